@@ -1,0 +1,34 @@
+# make train: install, train CartPole until it is solved, and say how to watch it.
+# make test: install and run the tests. PYTHON=... chooses another interpreter.
+PYTHON ?= python3
+BIN = .venv/bin
+
+.PHONY: train test lint type clean
+
+train: .venv/installed
+	$(BIN)/python main.py --small-net --env-name CartPole-v1 --target-return 475
+
+test: .venv/installed-dev
+	$(BIN)/python -m pytest
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+type: .venv/installed-dev
+	$(BIN)/mypy .
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; choose one with PYTHON=/path/to/python3")'
+	$(PYTHON) -m venv .venv
+
+.venv/installed: requirements.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --requirement requirements.txt
+	@touch $@
+
+.venv/installed-dev: requirements.txt requirements-dev.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+	@touch $@ .venv/installed
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache

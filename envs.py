@@ -1,0 +1,164 @@
+"""Environments: Gymnasium ids and the old Atari names, image preprocessing, reproducible episodes.
+
+An environment is described by a plain dict, `{"id": ..., "kwargs": {...}}`, from which master,
+workers and a later test make the same thing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+
+import ale_py
+import cv2
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from es.errors import UsageError
+
+ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
+gymnasium.logger.min_level = gymnasium.logger.ERROR  # no deprecation warnings
+gymnasium.register_envs(ale_py)
+cv2.setNumThreads(1)
+
+OLD_ATARI_NAME = re.compile(r"(\w+)Deterministic-v([034])")
+FRAME_SKIPS = {"SpaceInvaders": 3}  # at 4 its shots would blink out of every frame that is seen
+OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
+NORMALIZER_ALPHA = 0.9999
+
+
+def describe_env(name: str) -> dict[str, Any]:
+    """The environment that `name` stands for; UsageError, with a hint, for an unknown one."""
+    old = OLD_ATARI_NAME.fullmatch(name)
+    if old and f"ALE/{old[1]}-v5" in gymnasium.registry:
+        kwargs = {
+            "frameskip": FRAME_SKIPS.get(old[1], 4),
+            "repeat_action_probability": OLD_STICKINESS[old[2]],
+        }
+        return {"id": f"ALE/{old[1]}-v5", "kwargs": kwargs}
+    try:
+        gymnasium.spec(name)
+    except (gymnasium.error.Error, ImportError, ValueError) as error:
+        raise UsageError(f"--env-name {name}: there is no such environment{_hint(name)}") from error
+    return {"id": name, "kwargs": {}}
+
+
+def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasium.Env:
+    """The described environment, in which an episode depends on its seed and actions alone.
+
+    Images come out preprocessed, as (1, 42, 42) float32. Raises UsageError where it cannot be made.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of simulators' imports; Box2D crashes on an "error"
+            made = gymnasium.make(
+                env["id"], render_mode=render_mode, disable_env_checker=True, **env["kwargs"]
+            )
+    except Exception as error:  # third-party constructors raise what they like
+        raise UsageError(f"--env-name {env['id']}: cannot be made ({error})") from error
+    if hasattr(made.unwrapped, "world") and hasattr(made.unwrapped, "_destroy"):
+        made = FreshWorld(made)
+    if _is_image(made.observation_space):
+        made = PreprocessImage(made)
+    return made
+
+
+def shapes(env: gymnasium.Env, name: str) -> tuple[tuple[int, ...], int]:
+    """An environment's observation shape and number of actions; UsageError for other spaces."""
+    observations, actions = env.observation_space, env.action_space
+    if not isinstance(actions, spaces.Discrete) or actions.start != 0:
+        raise UsageError(f"--env-name {name}: its actions are {actions}; Discrete(n) is supported")
+    is_vector = isinstance(observations, spaces.Box) and len(observations.shape) == 1
+    if not is_vector and not isinstance(env, PreprocessImage):
+        raise UsageError(
+            f"--env-name {name}: its observations are {observations}; "
+            "vectors and RGB or gray images are supported"
+        )
+    assert observations.shape is not None
+    return observations.shape, int(actions.n)
+
+
+def preprocess(frame: np.ndarray, *, crop: bool) -> np.ndarray:
+    """(height, width[, 3]) uint8 -> (1, 42, 42) float32 in [0, 1], the mean over the colours.
+
+    crop: take the play field of an Atari screen, rows 34 to 193 and columns 0 to 159, first.
+    """
+    if crop:
+        frame = frame[34:194, :160]
+    # Two steps, since bilinear resizing straight to 42x42 would skip pixels.
+    small = cv2.resize(cv2.resize(frame, (80, 80)), (42, 42))
+    gray = small.reshape(42, 42, -1).mean(axis=2, dtype=np.float32)
+    return (gray / np.float32(255))[np.newaxis]
+
+
+class ImageNormalizer:
+    """Centres and scales images by running averages of the frames' means and deviations."""
+
+    def __init__(self) -> None:
+        self.steps, self.mean, self.std = 0, 0.0, 0.0
+
+    def __call__(self, image: np.ndarray) -> np.ndarray:
+        """(image - mean) / (std + 1e-8), both averages corrected for their start at 0."""
+        self.steps += 1
+        fresh = 1 - NORMALIZER_ALPHA
+        self.mean = NORMALIZER_ALPHA * self.mean + fresh * float(image.mean(dtype=np.float64))
+        self.std = NORMALIZER_ALPHA * self.std + fresh * float(image.std(dtype=np.float64))
+        weight = 1 - NORMALIZER_ALPHA**self.steps
+        centred = image - np.float32(self.mean / weight)
+        return centred / np.float32(self.std / weight + 1e-8)
+
+
+class PreprocessImage(gymnasium.ObservationWrapper):
+    """Images as the Convnet-LSTM takes them; the normaliser starts afresh with each episode."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (1, 42, 42), np.float32)
+        self._crop = isinstance(env.unwrapped, ale_py.AtariEnv)
+        self._normalizer = ImageNormalizer()
+
+    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts an episode with a fresh normaliser."""
+        self._normalizer = ImageNormalizer()
+        return super().reset(**kwargs)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        """The preprocessed and normalised image."""
+        return self._normalizer(preprocess(observation, crop=self._crop))
+
+
+class FreshWorld(gymnasium.Wrapper):
+    """A new Box2D world for each episode: a used one keeps an order of contacts in its memory.
+
+    BipedalWalker-v3 otherwise plays the same seed and actions differently after other episodes.
+    """
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode in a new world."""
+        base: Any = self.unwrapped
+        base._destroy()
+        base.world = type(base.world)(gravity=tuple(base.world.gravity))
+        return super().reset(**kwargs)
+
+
+def _is_image(space: spaces.Space) -> bool:
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
+        return False
+    return len(space.shape) == 2 or (len(space.shape) == 3 and space.shape[2] in (1, 3))
+
+
+def _hint(name: str) -> str:
+    games = [
+        match[1] for key in gymnasium.registry if (match := re.fullmatch(r"ALE/(\w+)-v5", key))
+    ]
+    names = [*gymnasium.registry, *(f"{game}Deterministic-v4" for game in games)]
+    by_lower = {known.lower(): known for known in names}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""

@@ -1,0 +1,101 @@
+"""Checkpoints: saved atomically, loaded safely, enough to resume exactly.
+
+A file holds tensors and plain types only and is loaded with `weights_only=True`, so that opening
+one can never run code. A bare state_dict, as pytorch-es wrote, is loaded as parameters alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from es.errors import UsageError
+
+FORMAT = "evolution-strategies-checkpoint-1"
+
+
+class Counters(NamedTuple):
+    """How far a run has come.
+
+    episodes and frames count perturbed rollouts only. max_episode_length is the current cap of
+    training episodes. best_score belongs to best.pth (None: there is none yet).
+    """
+
+    update: int
+    episodes: int
+    frames: int
+    wall_seconds: float
+    max_episode_length: int
+    best_score: float | None
+
+
+class Checkpoint(NamedTuple):
+    """Everything a run is made of.
+
+    parameters: tensors by layer name. optimizer: its state_dict. settings: by Config field.
+    environment, network: the descriptions they are built from. solved: the evaluation that ended
+    the run, `{"target": ..., "mean": ..., "std": ...}`, if one did.
+    """
+
+    parameters: dict[str, torch.Tensor]
+    optimizer: dict[str, Any]
+    counters: Counters
+    settings: dict[str, Any]
+    environment: dict[str, Any]
+    network: dict[str, Any]
+    solved: dict[str, float] | None = None
+
+
+def save(checkpoint: Checkpoint, path: Path) -> None:
+    """Writes the whole checkpoint to disk or leaves what was there; raises OSError."""
+    content = {
+        "format": FORMAT, **checkpoint._asdict(), "counters": checkpoint.counters._asdict()
+    }  # fmt: skip
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def load(path: str) -> Checkpoint | dict[str, torch.Tensor]:
+    """A checkpoint of ours, or the tensors by layer name of a bare state_dict.
+
+    Raises UsageError for anything else: a missing, damaged or foreign file, or one with code in it.
+    """
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise UsageError(f"--restore {path}: cannot be read ({error.strerror})") from error
+    except Exception as error:  # torch raises all kinds of things for damaged files
+        raise UsageError(
+            f"--restore {path}: is not a checkpoint, or damaged, or holds more than tensors and "
+            "plain values; give a .pth file that this program or pytorch-es wrote"
+        ) from error
+    if isinstance(content, Mapping) and content.get("format") == FORMAT:
+        return _ours(path, dict(content))
+    if (
+        isinstance(content, Mapping)
+        and content
+        and all(isinstance(value, torch.Tensor) for value in content.values())
+    ):
+        return dict(content)
+    raise UsageError(f"--restore {path}: holds neither a checkpoint of this program nor weights")
+
+
+def _ours(path: str, content: dict[str, Any]) -> Checkpoint:
+    del content["format"]
+    try:
+        counters = Counters(**content.pop("counters"))
+        return Checkpoint(counters=counters, **content)
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"--restore {path}: is incomplete or damaged ({error})") from error

@@ -1,0 +1,1 @@
+"""What a run reports: console, progress.csv, TensorBoard and the learning curve."""

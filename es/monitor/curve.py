@@ -1,0 +1,109 @@
+"""learning_curve.png, drawn from progress.csv by a process of its own.
+
+Matplotlib takes longer over a picture than a small environment over an update, and would hold the
+interpreter's lock all the while. Run as a program, this module draws whenever a line arrives on
+standard input, and ends with it.
+"""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from es.rundir import CURVE, PROGRESS
+
+REDRAW_SECONDS = 5.0
+LINES = {
+    "return_mean": ("average", "#0072b2", "-"),
+    "return_max": ("max", "#009e73", ":"),
+    "return_min": ("min", "#d55e00", ":"),
+    "unperturbed_return": ("unperturbed", "#000000", "-"),
+}
+
+
+class CurvePainter:
+    """The master's end of the drawing process, which is started by the first picture."""
+
+    def __init__(self, directory: Path, title: str) -> None:
+        self._arguments = [str(directory.resolve()), title]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._due = time.monotonic() + REDRAW_SECONDS
+        self._drawn = True
+
+    def request(self) -> None:
+        """Has the picture redrawn, if the last time is some seconds ago."""
+        self._drawn = False
+        if time.monotonic() >= self._due:
+            self._draw()
+            self._due = time.monotonic() + REDRAW_SECONDS
+
+    def close(self, seconds: float) -> None:
+        """Has the last state drawn, and waits for it so long."""
+        if not self._drawn:
+            self._draw()
+        if self._process is not None and self._process.stdin is not None:
+            try:
+                self._process.stdin.close()
+                self._process.wait(seconds)
+            except (OSError, subprocess.TimeoutExpired):
+                self._process.kill()
+                self._process.wait()
+
+    def _draw(self) -> None:
+        if self._process is None:
+            # A session of its own: the terminal's Ctrl-C must not interrupt the last picture.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, *self._arguments],
+                cwd=Path(__file__).resolve().parent.parent.parent,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # a missing picture is no reason to end a run
+        self._drawn = True
+
+
+def draw(directory: Path, title: str) -> None:
+    """Draws a run's returns against its episodes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    with (directory / PROGRESS).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    figure = Figure(figsize=(8, 5), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    episodes = [int(row["episodes"]) for row in rows]
+    for column, (label, colour, style) in LINES.items():
+        values = [float(row[column]) for row in rows]
+        marker = "." if len(rows) < 3 else None  # a line needs two points to be seen
+        axes.plot(episodes, values, label=label, color=colour, linestyle=style, marker=marker)
+    axes.set_title(title)
+    axes.set_xlabel("episodes")
+    axes.set_ylabel("return")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    temporary = directory / f".{CURVE}"
+    figure.savefig(temporary, format="png")
+    temporary.replace(directory / CURVE)
+
+
+def main() -> None:
+    """Draws for every line that arrives."""
+    directory, title = Path(sys.argv[1]), sys.argv[2]
+    for _ in sys.stdin:
+        draw(directory, title)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Pools of worker processes on this machine, and what starts and limits those processes."""

@@ -1,0 +1,215 @@
+"""Pools that play tasks: worker processes on this machine, or this process itself.
+
+A pool has `evaluate(snapshot, tasks) -> results in task order` and `close()`. Workers are started
+once and kept. The parameters lie in memory that all workers share, so that only small tasks go out
+and only scalars come back. A worker has one task at a time; the next goes to whoever is free.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import selectors
+import signal
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing import connection
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import psutil
+
+from es.errors import RunError
+from es.rollout import Player, Recipe, Result, Snapshot, Task
+from es.workers.processes import allow_open_files, cores, importable
+from es.workers.worker import Failure, Ready, work
+
+Progress = Callable[[int], None]
+CLOSE_SECONDS = 1.0
+
+
+class Pool(Protocol):
+    """What the master loop needs of a pool."""
+
+    def evaluate(
+        self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
+    ) -> list[Result]:
+        """The results of all tasks, in task order. progress: called with the number done so far."""
+
+    def close(self) -> None:
+        """Ends what the pool started, without waiting for what is under way; may be repeated."""
+
+
+class InProcessPool:
+    """Plays every task in this process, one after the other: the same program, for debugging."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._player = Player(recipe)
+
+    def evaluate(
+        self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
+    ) -> list[Result]:
+        """The results of all tasks, in task order."""
+        results = []
+        for task in tasks:
+            results.append(self._player.play(snapshot, task))
+            if progress:
+                progress(len(results))
+        return results
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._player.env.close()
+
+
+class WorkerPool:
+    """Persistent worker processes.
+
+    size: P, the number of parameters. workers: how many processes; 'auto' is one per core.
+    tasks: how many tasks a batch has, the default number of workers. say: shows a line to the user.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        size: int,
+        tasks: int,
+        workers: int | Literal["auto"] | None = None,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._shared_theta = self._context.RawArray(ctypes.c_float, size)
+        self._shared_sigma = self._context.RawValue(ctypes.c_double)
+        self._theta = np.frombuffer(memoryview(self._shared_theta), dtype=np.float32)
+        self._recipe = recipe
+        self._selector = selectors.DefaultSelector()
+        self._workers: list[_Worker] = []
+        self._idle: list[_Worker] = []
+        try:
+            count = tasks if workers is None else cores() if workers == "auto" else workers
+            if workers is None and count > cores():
+                self._start(1)
+                count = self._affordable(count, say)
+            self._start(count - len(self._workers))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers."""
+        return [worker.process.pid for worker in self._workers if worker.process.pid]
+
+    def evaluate(
+        self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
+    ) -> list[Result]:
+        """The results of all tasks, in task order.
+
+        Raises RunError when a worker dies or its environment raises. An exception in between leaves
+        tasks under way: the pool can then only be closed.
+        """
+        np.copyto(self._theta, snapshot.theta)
+        self._shared_sigma.value = snapshot.sigma
+        waiting = list(reversed(tasks))
+        results: dict[int, Result] = {}
+        while len(results) < len(tasks):
+            while waiting and self._idle:
+                self._idle.pop().give(waiting.pop())
+            for key, _ in self._selector.select():
+                message = key.data.receive()
+                if isinstance(message, Result):
+                    results[message.index] = message
+                    if progress:
+                        progress(len(results))
+                self._idle.append(key.data)
+        return [results[task.index] for task in tasks]
+
+    def close(self) -> None:
+        """Ends all workers: an idle one closes its environment first, a busy one is killed."""
+        for worker in self._workers:
+            worker.connection.close()
+            if worker not in self._idle:
+                worker.process.kill()
+        deadline = time.monotonic() + CLOSE_SECONDS
+        for worker in self._workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            worker.process.kill()
+            worker.process.join()
+        self._workers.clear()
+        self._idle.clear()
+        self._selector.close()
+
+    def _start(self, count: int) -> None:
+        allow_open_files(64 + 8 * (len(self._workers) + count))
+        with importable():
+            for _ in range(count):
+                ours, theirs = self._context.Pipe()
+                arguments = (theirs, self._recipe, self._shared_theta, self._shared_sigma)
+                process = self._context.Process(target=work, args=arguments, daemon=True)
+                try:
+                    process.start()
+                except (OSError, EOFError) as error:
+                    raise RunError(f"cannot start a worker process: {error}") from error
+                theirs.close()
+                worker = _Worker(process, ours)
+                self._workers.append(worker)
+                self._selector.register(ours, selectors.EVENT_READ, worker)
+
+    def _affordable(self, wanted: int, say: Callable[[str], None]) -> int:
+        """`wanted`, or one per core where so many copies of the first worker take too much."""
+        first = self._workers[0]
+        first.receive()
+        self._idle.append(first)
+        each = psutil.Process(first.process.pid).memory_full_info().uss
+        free = psutil.virtual_memory().available
+        count = affordable_workers(wanted, each, free)
+        if count < wanted:
+            say(
+                f"{wanted} workers would take {wanted * each / 2**30:.1f} of the "
+                f"{free / 2**30:.1f} GiB of free memory: using {count}, one per core."
+            )
+        return count
+
+
+class _Worker:
+    """The master's end of one worker process."""
+
+    def __init__(self, process: Any, ours: connection.Connection) -> None:
+        self.process = process
+        self.connection = ours
+        self.task: Task | None = None
+
+    def give(self, task: Task) -> None:
+        self.task = task
+        try:
+            self.connection.send(task)
+        except OSError as error:
+            raise self._death() from error
+
+    def receive(self) -> Result | Ready:
+        try:
+            message: Result | Ready | Failure = self.connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._death() from error
+        if isinstance(message, Failure):
+            raise RunError(f"a worker failed {self._doing()}:\n{message.traceback}")
+        self.task = None
+        return message
+
+    def _death(self) -> RunError:
+        self.process.join(CLOSE_SECONDS)
+        code = self.process.exitcode
+        if code is not None and code < 0:
+            cause = f"signal {signal.Signals(-code).name}"
+        else:
+            cause = f"exit code {code}"
+        return RunError(f"worker process {self.process.pid} died ({cause}) {self._doing()}")
+
+    def _doing(self) -> str:
+        return f"playing {self.task}" if self.task else "while it was idle or starting"
+
+
+def affordable_workers(wanted: int, bytes_each: int, bytes_free: int) -> int:
+    """`wanted` workers, or one per core where those would need over half of the free memory."""
+    return wanted if wanted * bytes_each <= bytes_free / 2 else min(wanted, cores())

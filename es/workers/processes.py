@@ -1,0 +1,93 @@
+"""Starting processes quickly, with one thread each and within the system's limits."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import resource
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from es.errors import UsageError
+
+TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def cores() -> int:
+    """The number of processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def limit_threads() -> None:
+    """One thread for every numeric library imported from now on, here and in child processes.
+
+    Workers fill the cores; threads inside them would only fight, and change how sums are rounded.
+    """
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"
+    os.environ["VECLIB_MAXIMUM_THREADS"] = "1"
+
+
+def start_forkserver(preload: Sequence[str]) -> None:
+    """Starts the process that workers are forked from; it imports the modules `preload`.
+
+    It works beside the caller's own imports, and its memory is shared by all workers.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(preload))
+    allow_open_files(math.inf)  # its limit is that of its children, and it holds a file for each
+    with importable(), _terminal_signals_ignored():
+        from multiprocessing import forkserver
+
+        forkserver.ensure_running()
+
+
+def allow_open_files(wanted: float) -> None:
+    """Raises the limit on open files to `wanted`, as far as allowed; UsageError where it is not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ceiling = math.inf if hard == resource.RLIM_INFINITY else hard
+    if wanted is math.inf:
+        # Some systems refuse 'infinity' itself, and no run comes near this.
+        wanted = min(ceiling, 65536)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        if wanted > ceiling:
+            raise UsageError(
+                f"--workers: so many processes need {wanted} open files, the limit is {hard}; "
+                "use fewer (--workers auto)"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(wanted), hard))
+
+
+@contextmanager
+def importable() -> Iterator[None]:
+    """The project's folder on PYTHONPATH: the fork server does not take over sys.path.
+
+    Without it nothing is preloaded when the program is started from another folder, silently, and
+    every worker imports everything by itself.
+    """
+    before = os.environ.get("PYTHONPATH")
+    folder = str(Path(__file__).resolve().parent.parent.parent)
+    os.environ["PYTHONPATH"] = folder if not before else folder + os.pathsep + before
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+@contextmanager
+def _terminal_signals_ignored() -> Iterator[None]:
+    """A program started in here ignores them: Ctrl-C reaches every process of the terminal."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in TERMINAL_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

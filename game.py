@@ -1,0 +1,55 @@
+"""What is played: environment and network as plain descriptions, the same for train and test."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from envs import describe_env, make_env, shapes
+from es.checkpoint import Checkpoint
+from es.config import Config
+from es.errors import UsageError
+from es.noise import FloatArray, Stream, derive_seed
+from es.rollout import Recipe
+from model import Actor, describe_network, flatten, initial_theta
+
+Restored = Checkpoint | dict[str, Tensor] | None
+
+
+class Game(NamedTuple):
+    """Plain descriptions, from which every process builds the same environment and network."""
+
+    environment: dict[str, Any]
+    network: dict[str, Any]
+
+    def recipe(self) -> Recipe:
+        """How a worker builds both."""
+        return Recipe(partial(make_env, self.environment), partial(Actor, self.network))
+
+
+def describe(config: Config, restored: Restored) -> tuple[Game, FloatArray]:
+    """What to play, and the restored or else the initial parameters: (P,) float32.
+
+    Raises UsageError where environment, network and checkpoint do not fit together.
+    """
+    ours = restored if isinstance(restored, Checkpoint) else None
+    if ours and ours.settings.get("env_name") == config.env_name:
+        environment = ours.environment
+    else:
+        environment = describe_env(config.env_name)
+    env = make_env(environment)
+    shape, actions = shapes(env, config.env_name)
+    env.close()
+    network = describe_network(shape, actions, small_net=config.small_net)
+    if restored is None:
+        seed = derive_seed(config.seed or 0, 0, Stream.PARAMETERS, 0)
+        return Game(environment, network), initial_theta(network, seed)
+    try:
+        theta = flatten(network, ours.parameters if ours else restored)  # type: ignore[arg-type]
+    except (ValueError, AttributeError, RuntimeError) as error:
+        raise UsageError(
+            f"--restore {config.restore}: does not fit --env-name {config.env_name}: {error}"
+        ) from error
+    return Game(environment, network), theta

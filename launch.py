@@ -1,0 +1,104 @@
+"""From settings and checkpoint to a run that is ready to train: new, carried on or branched off."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from es import rundir
+from es.checkpoint import Checkpoint, Counters
+from es.config import Config
+from es.config.sources import write_toml
+from es.errors import UsageError
+from es.monitor.console import Console
+from es.noise import FloatArray
+from es.strategy import Strategy
+from es.workers.pool import InProcessPool, Pool, WorkerPool
+from game import Game, Restored, describe
+
+
+class Run(NamedTuple):
+    """What the master loop works with."""
+
+    config: Config
+    game: Game
+    path: Path
+    strategy: Strategy
+    counters: Counters
+    pool: Pool
+
+
+def launch(config: Config, restored: Restored, console: Console, stack: ExitStack) -> Run:
+    """Starts the workers and opens the run's directory; `stack` closes both.
+
+    Raises UsageError, with nothing on disk touched, where settings and checkpoint do not fit.
+    """
+    ours = restored if isinstance(restored, Checkpoint) else None
+    if config.seed is None:
+        config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
+    game, theta = describe(config, restored)
+    if game.network["kind"] == "mlp" and not config.small_net:
+        console.say(f"{config.env_name} has vector observations: using the MLP (--small-net).")
+        config = dataclasses.replace(config, small_net=True)
+    default = Path("checkpoints") / config.env_name
+    path, same_run = rundir.choose(config.run_dir, default, Path(config.restore) if ours else None)
+    pool = _start_pool(config, game, theta, console)
+    stack.callback(pool.close)
+    # The workers come up while the optimiser's modules are imported here.
+    strategy = _make_strategy(config, ours, theta)
+    counters = _make_counters(config, ours, same_run=same_run)
+    directory = rundir.open_existing(path) if same_run else rundir.open_new(path, console.say)
+    stack.callback(directory.close)
+    config = dataclasses.replace(
+        config,
+        restore=ours.settings.get("restore", "") if ours and same_run else config.restore,
+        run_dir=None if path == default else str(path),
+    )
+    rundir.write_text(path / rundir.SETTINGS, write_toml(config.saved()))
+    return Run(config, game, path, strategy, counters, pool)
+
+
+def _start_pool(config: Config, game: Game, theta: FloatArray, console: Console) -> Pool:
+    if config.workers == 0:
+        return InProcessPool(game.recipe())
+    return WorkerPool(
+        game.recipe(), size=theta.size, tasks=config.n + 1, workers=config.workers, say=console.say
+    )
+
+
+def _make_strategy(config: Config, ours: Checkpoint | None, theta: FloatArray) -> Strategy:
+    assert config.seed is not None
+    strategy = Strategy(
+        theta,
+        n=config.n,
+        sigma=config.sigma,
+        lr=config.lr,
+        lr_decay=config.lr_decay,
+        use_adam=config.use_adam,
+        seed=config.seed,
+    )
+    if ours is None:
+        return strategy
+    strategy.update = ours.counters.update
+    if config.use_adam == ours.settings.get("use_adam"):
+        try:
+            strategy.load_optimizer(ours.optimizer)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"--restore {config.restore}: is damaged ({error})") from error
+    return strategy
+
+
+def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -> Counters:
+    if ours is None:
+        return Counters(0, 0, 0, 0.0, config.max_episode_length, None)
+    counters = ours.counters
+    if not config.variable_ep_len:
+        counters = counters._replace(max_episode_length=config.max_episode_length)
+    # A score belongs to the best.pth of its directory, and to one way of scoring.
+    scored_alike = (config.eval_every is None) == (ours.settings.get("eval_every") is None)
+    if not (same_run and scored_alike):
+        counters = counters._replace(best_score=None)
+    return counters

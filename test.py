@@ -1,0 +1,127 @@
+"""Play a checkpoint and score it: in a window, or without one."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import closing
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from envs import make_env
+from es.checkpoint import Checkpoint
+from es.config import Config
+from es.errors import UsageError
+from es.interrupts import Interrupted
+from es.rollout import evaluation_seed, rollout
+from game import Restored, describe
+from model import Actor
+
+UNSEEN_EPISODES = 10
+SMALLEST_WINDOW = 400  # pixels: smaller pictures, such as Atari's, are enlarged
+
+
+class WindowClosed(Exception):  # noqa: N818 (no error)
+    """The user closed the window."""
+
+
+class Window(gymnasium.Wrapper):
+    """Shows every frame of an environment that renders to arrays, at its own speed."""
+
+    def __init__(self, env: gymnasium.Env, title: str) -> None:
+        super().__init__(env)
+        import pygame
+
+        self._pygame, self._title = pygame, title
+        try:
+            pygame.display.init()
+        except pygame.error as error:
+            raise UsageError(
+                f"--test: there is no display for a window ({error}); give --no-render"
+            ) from error
+        self._screen: Any = None
+        self._clock = pygame.time.Clock()
+        self._frames_per_second = _frames_per_second(env)
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode and shows its first frame."""
+        outcome = super().reset(**kwargs)
+        self._show()
+        return outcome
+
+    def step(self, action: Any) -> Any:
+        """Plays a step and shows it; raises WindowClosed."""
+        outcome = super().step(action)
+        self._show()
+        return outcome
+
+    def close(self) -> None:
+        """Closes the window and the environment."""
+        self._pygame.display.quit()
+        super().close()
+
+    def _show(self) -> None:
+        pygame = self._pygame
+        frame: Any = self.env.render()
+        surface = pygame.surfarray.make_surface(np.transpose(frame, (1, 0, 2)))
+        if self._screen is None:
+            factor = -(-SMALLEST_WINDOW // min(surface.get_size()))
+            size = tuple(factor * side for side in surface.get_size())
+            self._screen = pygame.display.set_mode(size)
+            pygame.display.set_caption(self._title)
+        pygame.transform.scale(surface, self._screen.get_size(), self._screen)
+        pygame.display.flip()
+        self._clock.tick(self._frames_per_second)
+        if any(event.type == pygame.QUIT for event in pygame.event.get()):
+            raise WindowClosed
+
+
+def test(config: Config, restored: Restored) -> int:
+    """Plays episodes and prints their rewards and a summary; the result is the exit status."""
+    game, theta = describe(config, restored)
+    actor = Actor(game.network)
+    actor.bind(theta)
+    env = make_env(game.environment, None if config.no_render else "rgb_array")
+    if not config.no_render:
+        env = Window(env, config.env_name)
+    returns: list[float] = []
+    status = 0
+    with closing(env):
+        try:
+            for index in itertools.islice(itertools.count(), _episodes(config)):
+                seed = _episode_seed(config, restored, index)
+                episode = rollout(env, actor, seed, config.max_episode_length)
+                returns.append(episode.episode_return)
+                print(f"Episode {index + 1}: reward {episode.episode_return:.2f}, "
+                      f"{episode.steps} steps", flush=True)  # fmt: skip
+        except WindowClosed:
+            pass
+        except Interrupted as interrupted:
+            status = interrupted.status
+    if returns:
+        print(
+            f"{len(returns)} episodes: mean {np.mean(returns):.2f}, standard deviation "
+            f"{np.std(returns):.2f}, min {min(returns):.2f}, max {max(returns):.2f}"
+        )
+    return status
+
+
+def _episodes(config: Config) -> int | None:
+    if config.episodes is None and config.no_render:
+        return UNSEEN_EPISODES
+    return config.episodes
+
+
+def _episode_seed(config: Config, restored: Restored, index: int) -> int:
+    """By default that of the run's own evaluation of these parameters: its score comes again."""
+    update = restored.counters.update if isinstance(restored, Checkpoint) else 0
+    return evaluation_seed(config.seed or 0, update, index)
+
+
+def _frames_per_second(env: gymnasium.Env) -> float:
+    """An environment's own speed; Atari's 60 frames are counted before some are skipped."""
+    skipped = getattr(env.unwrapped, "_frameskip", None)
+    if isinstance(skipped, int):
+        return 60 / skipped
+    return env.metadata.get("render_fps") or 30

@@ -1,0 +1,251 @@
+"""The master loop: ask for perturbations, evaluate them, tell their returns, report, checkpoint."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import numpy as np
+
+from es import rundir
+from es.checkpoint import Checkpoint, Counters
+from es.config import Config
+from es.errors import RunError
+from es.interrupts import Interrupted, Interrupts
+from es.monitor.console import Console, command
+from es.monitor.monitor import Monitor
+from es.monitor.record import Record, describe_batch
+from es.rollout import Result, Snapshot, Task, evaluation_tasks, training_tasks
+from game import Restored
+from launch import Run, launch
+from model import unflatten
+
+PICTURE_SECONDS, HURRIED_PICTURE_SECONDS = 20.0, 1.5  # to wait for the last one
+
+
+def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
+    """Trains until an ending condition; the result is the exit status."""
+    if isinstance(restored, Checkpoint):
+        met = target_met(config, restored) or ending(config, restored.counters)
+        if met:
+            print(f"Finished already: the run of {config.restore} has come to {met}.")
+            return 0
+    console = Console(silent=config.silent)
+    with ExitStack() as stack:
+        stack.callback(console.close)
+        run = launch(config, restored, console, stack)
+        console.say(
+            f"Num params in network: {run.strategy.theta.size}\nSeed: {run.config.seed}\n"
+            f"Run directory: {run.path}\n"
+        )
+        monitor = Monitor(run.path, console, title=config.env_name, update=run.counters.update)
+        trainer = Trainer(run, monitor, interrupts)
+        patience, interrupted = PICTURE_SECONDS, None
+        try:
+            with interrupts.deferred():
+                trainer.run()
+        except Interrupted as error:
+            patience, interrupted = HURRIED_PICTURE_SECONDS, error
+        finally:
+            run.pool.close()  # now, since it takes the cores that the last picture needs
+            monitor.close(patience=patience)
+        status, last_line = conclude(trainer, run, interrupted)
+        console.say(f"Watch it: {command('--test', '--restore', run.path / rundir.LATEST)}")
+        console.close(last_line)
+        return status
+
+
+def conclude(trainer: Trainer, run: Run, interrupted: Interrupted | None) -> tuple[int, str]:
+    """The exit status and the last line."""
+    counters, target = trainer.counters, run.config.target_return
+    done = (
+        f"{counters.update} updates, {counters.episodes} episodes, {counters.frames} frames, "
+        f"{counters.wall_seconds:.1f} s"
+    )
+    latest = run.path / rundir.LATEST
+    if interrupted:
+        line = f"Interrupted after {done}. Carry on: {command('--restore', latest)}"
+        return interrupted.status, line
+    if solved := trainer.solved:
+        return 0, (
+            f"Solved: mean {solved['mean']:.2f}, standard deviation {solved['std']:.2f} over "
+            f"{run.config.eval_episodes} episodes (target {target:g}) after {done}"
+        )
+    if target is not None:
+        return 1, f"Target not reached: no mean return of {target:g} in {done}"
+    return 0, f"Finished: {done}, saved as {latest}"
+
+
+class Trainer:
+    """A run in progress. What an update changes is in the strategy and the counters."""
+
+    def __init__(self, run: Run, monitor: Monitor, interrupts: Interrupts) -> None:
+        self.config, self.game, self.pool = run.config, run.game, run.pool
+        self.strategy, self.counters = run.strategy, run.counters
+        self.monitor, self.interrupts = monitor, interrupts
+        self.solved: dict[str, float] | None = None
+        self.saved = self._checkpoint()  # the state after the last update
+        self._start = time.monotonic() - run.counters.wall_seconds
+        self._reported, self._steps = time.monotonic(), 0
+
+    def run(self) -> None:
+        """Updates until an ending condition."""
+        self.monitor.commit(None, {rundir.LATEST: self.saved})
+        while not self.solved and not ending(self.config, self.counters):
+            self.update()
+
+    def update(self) -> None:
+        """One update; without the step when its batch leads to the target being reached."""
+        lr, norm = self.strategy.lr, 0.0
+        *batch, unperturbed = self._play(
+            training_tasks(
+                self.strategy.seed,
+                self.strategy.update,
+                self.strategy.ask(),
+                self.counters.max_episode_length,
+            )
+        )
+        score = unperturbed.episode_return
+        files: dict[str, Checkpoint] = {}
+        if self.config.eval_every is None and self._is_best(score):
+            files[rundir.BEST] = self.saved
+        self.solved = self._reach_target(score)
+        if self.solved:
+            self._count(batch)
+            self.saved = self.saved._replace(solved=self.solved)
+            files = dict.fromkeys((rundir.BEST, rundir.LATEST), self.saved)
+        else:
+            norm = self.strategy.tell([result.episode_return for result in batch])
+            self._count(batch)
+            files |= self._checkpoints_due()
+        record = self._record(batch, score, lr, norm)
+        self.monitor.commit(record, files)
+        self.monitor.console.report(
+            record,
+            n=self.config.n,
+            cap=self.counters.max_episode_length,
+            use_adam=self.config.use_adam,
+        )
+
+    def evaluate(self) -> tuple[float, float]:
+        """Mean and standard deviation of the current policy's returns in fresh episodes."""
+        config, update = self.config, self.strategy.update
+        results = self._play(
+            evaluation_tasks(
+                self.strategy.seed, update, config.eval_episodes, config.max_episode_length
+            )
+        )
+        returns = [result.episode_return for result in results]
+        mean, std = float(np.mean(returns)), float(np.std(returns))
+        self.monitor.evaluation(update, mean, std)
+        self.monitor.console.say(
+            f"Evaluation after {update} updates: mean {mean:.2f}, standard deviation {std:.2f} "
+            f"over {len(returns)} fresh episodes\n"
+        )
+        return mean, std
+
+    def _play(self, tasks: Sequence[Task]) -> list[Result]:
+        """The tasks' results. Raises RunError for a return that is not a number to learn from."""
+        before, console = f"update {self.counters.update + 1}: ", self.monitor.console
+
+        def progress(done: int) -> None:
+            seconds = time.monotonic() - self._start
+            console.progress(f"{before}{done} of {len(tasks)} episodes, {seconds:.0f} s")
+
+        snapshot = Snapshot(self.strategy.theta, self.strategy.sigma)
+        with self.interrupts.allowed():
+            results = self.pool.evaluate(snapshot, tasks, progress)
+        for task, result in zip(tasks, results, strict=True):
+            if not math.isfinite(result.episode_return):
+                raise RunError(f"the return of {task} is {result.episode_return}")
+        self._steps += sum(result.steps for result in results)
+        return results
+
+    def _reach_target(self, score: float) -> dict[str, float] | None:
+        """The evaluation that shows the target to be reached, if it does."""
+        target = self.config.target_return
+        if target is None or score < target:
+            return None
+        mean, std = self.evaluate()
+        return {"target": target, "mean": mean, "std": std} if mean >= target else None
+
+    def _is_best(self, score: float) -> bool:
+        """Whether this is the best score so far, or as good; then it is noted as such."""
+        best = self.counters.best_score
+        if best is not None and score < best:
+            return False
+        self.counters = self.counters._replace(best_score=score)
+        return True
+
+    def _count(self, batch: Sequence[Result]) -> None:
+        counters, frames = self.counters, sum(result.steps for result in batch)
+        cap = counters.max_episode_length
+        if self.config.variable_ep_len:
+            cap = max(1, 2 * frames // len(batch))
+        self.counters = counters._replace(
+            update=counters.update + 1,
+            episodes=counters.episodes + len(batch),
+            frames=counters.frames + frames,
+            wall_seconds=time.monotonic() - self._start,
+            max_episode_length=cap,
+        )
+
+    def _checkpoints_due(self) -> dict[str, Checkpoint]:
+        """The new state, under the names of all files that it goes to."""
+        config, names = self.config, [rundir.LATEST]
+        if config.eval_every and self.counters.update % config.eval_every == 0:
+            mean, _ = self.evaluate()
+            if self._is_best(mean):
+                names.append(rundir.BEST)
+        if config.save_every and self.counters.update % config.save_every == 0:
+            names.append(f"update-{self.counters.update}.pth")
+        self.saved = self._checkpoint()
+        return dict.fromkeys(names, self.saved)
+
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(
+            parameters=unflatten(self.game.network, self.strategy.theta),
+            optimizer=copy.deepcopy(self.strategy.optimizer.state_dict()),
+            counters=self.counters,
+            settings=self.config.saved(),
+            environment=self.game.environment,
+            network=self.game.network,
+        )
+
+    def _record(self, batch: Sequence[Result], score: float, lr: float, norm: float) -> Record:
+        now, counters = time.monotonic(), self.counters
+        speed = self._steps / (now - self._reported)
+        self._reported, self._steps = now, 0
+        return Record(
+            update=counters.update,
+            episodes=counters.episodes,
+            frames=counters.frames,
+            wall_seconds=now - self._start,
+            lr=lr,
+            sigma=self.config.sigma,
+            grad_norm=norm,
+            steps_per_second=speed,
+            **describe_batch(batch, score),  # type: ignore[arg-type]
+        )
+
+
+def ending(config: Config, counters: Counters) -> str | None:
+    """The ending condition that a run has met, in words."""
+    if counters.update >= config.max_gradient_updates:
+        return f"{counters.update} updates (--max-gradient-updates)"
+    if config.max_frames is not None and counters.frames >= config.max_frames:
+        return f"{counters.frames} frames (--max-frames)"
+    if config.max_minutes is not None and counters.wall_seconds >= 60 * config.max_minutes:
+        return f"{counters.wall_seconds / 60:.1f} minutes (--max-minutes)"
+    return None
+
+
+def target_met(config: Config, ours: Checkpoint) -> str | None:
+    """The target that the checkpoint's run ended with, where no higher one is asked for."""
+    target, solved = config.target_return, ours.solved
+    if target is None or solved is None or solved["mean"] < target:
+        return None
+    return f"a mean return of {solved['mean']:.2f} (--target-return)"
