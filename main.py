@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from es.config import Config, sources
 from es.errors import RunError, UsageError
+from es.interrupts import Interrupted, Interrupts
+from es.workers.processes import limit_threads, start_forkserver
 
 if TYPE_CHECKING:  # worker processes import this file: nothing heavy may come with it
     from game import Restored
@@ -16,30 +18,9 @@ if TYPE_CHECKING:  # worker processes import this file: nothing heavy may come w
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line; the result is the exit status."""
-    from es.interrupts import Interrupted, Interrupts
-
     try:
-        interrupts = Interrupts()
-        config = sources.parse(argv)
-        file = sources.read_toml(config.config) if config.config else {}
-        if file:
-            config = sources.parse(argv, file)
-
-        from es.workers.processes import limit_threads, start_forkserver
-
-        limit_threads()
-        if not config.test and config.workers != 0:
-            start_forkserver(["game"])  # it imports what workers need while this process does
-        restored: Restored = None
-        if config.restore:
-            config, restored = restore(argv, config, file)
-        if config.test:
-            import test
-
-            return test.test(config, restored)
-        import train
-
-        return train.train(config, restored, interrupts)
+        with Interrupts() as interrupts:
+            return run(argv, interrupts)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.status
@@ -48,6 +29,27 @@ def main(argv: Sequence[str]) -> int:
     except BrokenPipeError:  # as in `| head`: nobody is left to read, not even the last line
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def run(argv: Sequence[str], interrupts: Interrupts) -> int:
+    """Reads settings and checkpoint, then trains or tests; raises RunError and Interrupted."""
+    config = sources.parse(argv)
+    file = sources.read_toml(config.config) if config.config else {}
+    if file:
+        config = sources.parse(argv, file)
+    limit_threads()
+    if not config.test and config.workers != 0:
+        start_forkserver(["game"])  # it imports what workers need while this process does
+    restored: Restored = None
+    if config.restore:
+        config, restored = restore(argv, config, file)
+    if config.test:
+        import test
+
+        return test.test(config, restored)
+    import train
+
+    return train.train(config, restored, interrupts)
 
 
 def restore(argv: Sequence[str], config: Config, file: dict[str, Any]) -> tuple[Config, Restored]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import sys
+import tempfile
 from contextlib import closing
 from typing import Any
 
@@ -31,17 +34,9 @@ class Window(gymnasium.Wrapper):
 
     def __init__(self, env: gymnasium.Env, title: str) -> None:
         super().__init__(env)
-        import pygame
-
-        self._pygame, self._title = pygame, title
-        try:
-            pygame.display.init()
-        except pygame.error as error:
-            raise UsageError(
-                f"--test: there is no display for a window ({error}); give --no-render"
-            ) from error
+        self._pygame, self._title = _open_display(), title
         self._screen: Any = None
-        self._clock = pygame.time.Clock()
+        self._clock = self._pygame.time.Clock()
         self._frames_per_second = _frames_per_second(env)
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -75,6 +70,27 @@ class Window(gymnasium.Wrapper):
         self._clock.tick(self._frames_per_second)
         if any(event.type == pygame.QUIT for event in pygame.event.get()):
             raise WindowClosed
+
+
+def _open_display() -> Any:
+    """The module pygame with its display opened; raises UsageError where there is none."""
+    chosen = os.environ.get("SDL_VIDEODRIVER")
+    none = UsageError("--test: there is no display to open a window on; give --no-render")
+    if sys.platform == "linux" and not (
+        chosen or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    ):
+        raise none  # SDL would complain on its own before it falls back
+    # SDL asks Wayland first, whose library prints an error of its own without this folder.
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+    import pygame
+
+    try:
+        pygame.display.init()
+    except pygame.error:
+        raise none from None
+    if not chosen and pygame.display.get_driver() in ("offscreen", "dummy"):
+        raise none  # SDL's last resorts, which show nothing
+    return pygame
 
 
 def test(config: Config, restored: Restored) -> int:

@@ -90,6 +90,7 @@ class Trainer:
         self.saved = self._checkpoint()  # the state after the last update
         self._start = time.monotonic() - run.counters.wall_seconds
         self._reported, self._steps = time.monotonic(), 0
+        self._last = "first update"  # for the live line
 
     def run(self) -> None:
         """Updates until an ending condition."""
@@ -149,11 +150,13 @@ class Trainer:
 
     def _play(self, tasks: Sequence[Task]) -> list[Result]:
         """The tasks' results. Raises RunError for a return that is not a number to learn from."""
-        before, console = f"update {self.counters.update + 1}: ", self.monitor.console
+        update = f"update {self.counters.update + 1} of {self.config.max_gradient_updates}"
+        seconds = self.counters.wall_seconds
 
         def progress(done: int) -> None:
-            seconds = time.monotonic() - self._start
-            console.progress(f"{before}{done} of {len(tasks)} episodes, {seconds:.0f} s")
+            self.monitor.console.progress(
+                f"{update}: {done} of {len(tasks)} episodes | {self._last} | {seconds:.0f} s"
+            )
 
         snapshot = Snapshot(self.strategy.theta, self.strategy.sigma)
         with self.interrupts.allowed():
@@ -219,6 +222,7 @@ class Trainer:
         now, counters = time.monotonic(), self.counters
         speed = self._steps / (now - self._reported)
         self._reported, self._steps = now, 0
+        self._last = f"unperturbed return {score:.2f} | {speed:.0f} steps/s"
         return Record(
             update=counters.update,
             episodes=counters.episodes,

@@ -93,9 +93,28 @@ def load(path: str) -> Checkpoint | dict[str, torch.Tensor]:
 
 
 def _ours(path: str, content: dict[str, Any]) -> Checkpoint:
-    del content["format"]
+    """The checkpoint in a file of our format; everything in it is of the type that is relied on."""
     try:
-        counters = Counters(**content.pop("counters"))
-        return Checkpoint(counters=counters, **content)
-    except (KeyError, TypeError) as error:
+        del content["format"]
+        checkpoint = Checkpoint(**content)._replace(counters=Counters(**content["counters"]))
+        for number in checkpoint.counters[:-1]:
+            _require(type(number) in (int, float) and number >= 0)
+        _require(type(checkpoint.counters.best_score) in (float, type(None)))
+        _require(isinstance(checkpoint.settings, dict))
+        _require(type(checkpoint.environment["id"]) is str)
+        _require(all(type(key) is str for key in checkpoint.environment["kwargs"]))
+        _require(isinstance(checkpoint.optimizer["state"], dict))
+        if checkpoint.solved is not None:
+            _require(
+                all(type(checkpoint.solved[key]) is float for key in ("mean", "std", "target"))
+            )
+        for name, tensor in checkpoint.parameters.items():
+            _require(type(name) is str and isinstance(tensor, torch.Tensor))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UsageError(f"--restore {path}: is incomplete or damaged ({error})") from error
+    return checkpoint
+
+
+def _require(condition: bool) -> None:
+    if not condition:
+        raise ValueError("a value is not of the type that it is saved as")

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -20,15 +21,25 @@ class Interrupted(BaseException):
 
 
 class Interrupts:
-    """Installs the handlers. A second signal ends the process at once."""
+    """Has the signals handled while it is open. A second one ends the process at once."""
 
     def __init__(self) -> None:
         self._received: int | None = None
         self._deferred = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        """Installs the handlers."""
         for number in SIGNALS:
             # nohup starts a program with SIGHUP ignored.
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._handle)
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Restores what was installed before."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

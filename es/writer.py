@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from es.errors import RunError
 
-Job = Callable[[], None]
+Job = Callable[[], object]
 
 
 class BackgroundWriter:

@@ -26,6 +26,7 @@ from es.workers.worker import Failure, Ready, work
 
 Progress = Callable[[int], None]
 CLOSE_SECONDS = 1.0
+FILES_PER_WORKER = 4
 
 
 class Pool(Protocol):
@@ -141,7 +142,7 @@ class WorkerPool:
         self._selector.close()
 
     def _start(self, count: int) -> None:
-        allow_open_files(64 + 8 * (len(self._workers) + count))
+        allow_open_files(64 + FILES_PER_WORKER * (len(self._workers) + count))
         with importable():
             for _ in range(count):
                 ours, theirs = self._context.Pipe()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import resource
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from es.errors import UsageError
 
+OPEN_FILES = 8192  # enough for two thousand workers, and less than any system's ceiling
 TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -40,27 +40,27 @@ def start_forkserver(preload: Sequence[str]) -> None:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
-    allow_open_files(math.inf)  # its limit is that of its children, and it holds a file for each
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Children inherit the limit, and this one holds a file for each worker.
+    allow_open_files(OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES))
     with importable(), _terminal_signals_ignored():
         from multiprocessing import forkserver
 
         forkserver.ensure_running()
 
 
-def allow_open_files(wanted: float) -> None:
-    """Raises the limit on open files to `wanted`, as far as allowed; UsageError where it is not."""
+def allow_open_files(wanted: int) -> None:
+    """Raises the limit on open files to `wanted` if it is lower; UsageError where it cannot."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    ceiling = math.inf if hard == resource.RLIM_INFINITY else hard
-    if wanted is math.inf:
-        # Some systems refuse 'infinity' itself, and no run comes near this.
-        wanted = min(ceiling, 65536)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        if wanted > ceiling:
-            raise UsageError(
-                f"--workers: so many processes need {wanted} open files, the limit is {hard}; "
-                "use fewer (--workers auto)"
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (int(wanted), hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"--workers: so many processes need {wanted} open files, and the system allows {hard}; "
+            "use fewer (--workers auto)"
+        ) from error
 
 
 @contextmanager

@@ -1,0 +1,145 @@
+"""What all tests share: one thread per library, settings of a quick run, and the program itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from es.workers.processes import limit_threads
+
+limit_threads()  # before torch is imported, as in the program
+
+import contextlib
+
+import psutil
+import pytest
+import torch
+
+from es.checkpoint import Checkpoint, load
+from main import main
+
+ROOT = Path(__file__).resolve().parent.parent
+CARTPOLE = ("--small-net", "--env-name", "CartPole-v1", "--n", "4", "--seed", "1")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+class Program:
+    """Runs command lines in this process: quick, since nothing is imported again."""
+
+    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
+        self._capfd = capfd
+
+    def __call__(self, *arguments: object) -> tuple[int, str, str]:
+        """Status, standard output and standard error."""
+        self._capfd.readouterr()
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as leaving:
+            status = int(leaving.code or 0)
+        captured = self._capfd.readouterr()
+        return status, captured.out, captured.err
+
+    def train(self, *arguments: object) -> str:
+        """Trains CartPole quickly, without worker processes, to a status of 0."""
+        status, out, err = self(*CARTPOLE, "--workers", 0, *arguments)
+        assert (status, err) == (0, "")
+        return out
+
+
+@pytest.fixture
+def program(capfd: pytest.CaptureFixture[str]) -> Program:
+    return Program(capfd)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the program in a process group of its own, which does not outlive the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "main.py"), *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        for pid in [process.pid, *descendants(process.pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.communicate()
+
+
+def descendants(pid: int) -> list[int]:
+    """The living processes that a process started, directly or not."""
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 60) -> None:
+    """Fails when the condition does not come true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def all_gone(pids: Sequence[int]) -> bool:
+    """Whether none of the processes runs any more (a zombie does not run)."""
+    for pid in pids:
+        try:
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                return False
+        except psutil.NoSuchProcess:
+            pass
+    return True
+
+
+def read(path: str | Path) -> Checkpoint:
+    """A checkpoint of ours."""
+    checkpoint = load(str(path))
+    assert isinstance(checkpoint, Checkpoint)
+    return checkpoint
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values are equal, to the bit where they hold tensors."""
+    if isinstance(left, torch.Tensor):
+        return torch.equal(left, right)
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
+
+
+def same_run(left: Checkpoint, right: Checkpoint) -> bool:
+    """Whether two runs are in the same state, to the bit; only their clocks may differ."""
+    states = [
+        (
+            checkpoint.parameters,
+            checkpoint.optimizer,
+            checkpoint.counters._replace(wall_seconds=0),
+            checkpoint.environment,
+            checkpoint.network,
+        )
+        for checkpoint in (left, right)
+    ]
+    return same(*states)

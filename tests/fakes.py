@@ -1,0 +1,86 @@
+"""Environments and actors made for the tests; top-level, so that workers can import them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from es.noise import FloatArray
+from es.rollout import Recipe
+
+
+class Counting:
+    """Pays the action for `length` steps, and a thousandth of the episode seed at the end."""
+
+    def __init__(self, length: int = 5, seconds: float = 0.0, log: str | None = None) -> None:
+        self.length, self.seconds, self.log = length, seconds, log
+        self.steps = self.seed = 0
+
+    def reset(self, *, seed: int | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.steps, self.seed = 0, seed or 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: float) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        time.sleep(self.seconds)
+        over = self.steps >= self.length
+        return np.full(3, self.steps, np.float32), self.reward(action, over), over, False, {}
+
+    def reward(self, action: float, over: bool) -> float:
+        return action + (self.seed * 0.001 if over else 0.0)
+
+    def close(self) -> None:
+        if self.log:
+            with Path(self.log).open("a") as file:
+                file.write("closed\n")
+
+
+class Raising(Counting):
+    """Raises in an episode whose seed is 13."""
+
+    def reward(self, action: float, over: bool) -> float:
+        if self.seed == 13:
+            raise ValueError("unlucky")
+        return super().reward(action, over)
+
+
+class Dying(Counting):
+    """Kills its process in an episode whose seed is 13, by the signal or else with exit code 3."""
+
+    def __init__(self, number: int | None) -> None:
+        super().__init__()
+        self.number = number
+
+    def reward(self, action: float, over: bool) -> float:
+        if self.seed == 13:
+            if self.number is None:
+                os._exit(3)
+            os.kill(os.getpid(), self.number)
+        return super().reward(action, over)
+
+
+class Summing:
+    """Acts with the sum of its parameters."""
+
+    def bind(self, theta: FloatArray) -> None:
+        self.total = float(theta.sum(dtype=np.float64))
+
+    def reset(self) -> None:
+        pass
+
+    def act(self, observation: Any) -> float:
+        return self.total
+
+
+def recipe(env: type = Counting, *arguments: Any, **keywords: Any) -> Recipe:
+    return Recipe(partial(env, *arguments, **keywords), Summing)
+
+
+KILLED = recipe(Dying, signal.SIGKILL)
+EXITED = recipe(Dying, None)

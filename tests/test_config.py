@@ -1,0 +1,164 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from es.config import FIELDS, Config, flag
+from es.config.sources import differences, from_mapping, parse, read_toml, write_toml
+from es.errors import UsageError
+from tests.conftest import ROOT
+
+REFERENCE_DEFAULTS = {
+    "--env-name": "PongDeterministic-v4",
+    "--lr": 0.1,
+    "--lr-decay": 1.0,
+    "--sigma": 0.05,
+    "--useAdam": False,
+    "--n": 40,
+    "--max-episode-length": 100_000,
+    "--max-gradient-updates": 100_000,
+    "--restore": "",
+    "--small-net": False,
+    "--variable-ep-len": False,
+    "--silent": False,
+    "--test": False,
+}
+
+
+def test_names_and_defaults_are_those_of_pytorch_es():
+    ours = {flag(name): getattr(Config(), name) for name in FIELDS}
+    assert {name: ours[name] for name in REFERENCE_DEFAULTS} == REFERENCE_DEFAULTS
+
+
+def test_flags_are_read():
+    config = parse(
+        (
+            "--env-name CartPole-v1 --small-net --useAdam --n 10 --lr 0.01 --workers auto --seed 7 "
+            "--target-return -5.5 --run-dir here --no-variable-ep-len"
+        ).split()
+    )
+    assert (config.env_name, config.small_net, config.use_adam) == ("CartPole-v1", True, True)
+    assert (config.n, config.lr, config.workers, config.seed) == (10, 0.01, "auto", 7)
+    assert (config.target_return, config.run_dir) == (-5.5, "here")
+    assert parse(["--workers", "3"]).workers == 3
+
+
+def test_later_layers_win(tmp_path):
+    (tmp_path / "a.toml").write_text('lr = 2\nuseAdam = true\nenv-name = "A"\nworkers = "auto"')
+    layers = {"sigma": 0.5, "lr": 0.3} | read_toml(str(tmp_path / "a.toml"))
+    config = parse(["--env-name", "B"], layers)
+    assert (config.sigma, config.lr, config.use_adam) == (0.5, 2.0, True)
+    assert (config.env_name, config.workers, config.n) == ("B", "auto", 40)
+    assert not parse(["--no-useAdam"], layers).use_adam
+
+
+def test_settings_survive_a_file(tmp_path):
+    config = parse(
+        ["--env-name", 'quo"ted\\', "--useAdam", "--seed", "3", "--target-return", "1e-7",
+         "--workers", "auto", "--max-minutes", "2"]
+    )  # fmt: skip
+    (tmp_path / "a.toml").write_text(write_toml(config.saved()))
+    assert parse([], read_toml(str(tmp_path / "a.toml"))) == config
+
+
+def test_what_a_command_does_once_is_not_saved():
+    config = parse(["--test", "--restore", "x", "--episodes", "3", "--no-render", "--override"])
+    assert not {"test", "episodes", "no_render", "override", "config"} & set(config.saved())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--n 7", "--n 0", "--n -2", "--lr 0", "--lr -1", "--lr nan", "--lr inf", "--lr-decay 0",
+        "--lr-decay -0.5", "--sigma 0", "--sigma nan", "--max-episode-length 0",
+        "--max-gradient-updates 0", "--max-gradient-updates -3", "--max-frames 0",
+        "--max-minutes 0", "--max-minutes inf", "--target-return nan", "--eval-episodes 0",
+        "--eval-every 0", "--save-every -1", "--seed -1", "--workers -1", "--episodes 0",
+        "--env-name=", "--env-name= ", "--run-dir=",
+    ],
+)  # fmt: skip
+def test_a_value_that_makes_no_sense_is_one_line_with_flag_and_value(arguments):
+    name, _, value = arguments.replace("=", " ").partition(" ")
+    with pytest.raises(UsageError) as raised:
+        parse(arguments.split(" ") if "=" not in arguments else [arguments])
+    message = str(raised.value)
+    assert message.startswith(f"{name} ")
+    assert value.lstrip("-").strip() in message
+    assert "must" in message
+    assert "\n" not in message
+
+
+def test_test_needs_a_checkpoint():
+    with pytest.raises(UsageError, match="--restore"):
+        parse(["--test"])
+
+
+@pytest.mark.parametrize("arguments", ["--lr fast", "--nonsense 3", "--workers many", "--n 2.5"])
+def test_a_syntax_error_ends_with_status_2(arguments, capsys):
+    with pytest.raises(SystemExit) as leaving:
+        parse(arguments.split())
+    assert leaving.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("lr = ", "not valid TOML"),
+        ("\xff\xfe", "not valid TOML"),
+        ("learning-rate = 1", "unknown setting 'learning-rate'"),
+        ('lr = "fast"', "lr = 'fast' is not a number"),
+        ("lr = true", "lr = True is not a number"),
+        ("n = 4.5", "n = 4.5 is not a whole number"),
+        ("small-net = 1", "small-net = 1 is not true or false"),
+        ('workers = "many"', "workers = 'many'"),
+        ("workers = true", "workers = True"),
+        ("[lr]\na = 1", "lr = {'a': 1} is not a number"),
+        ("test = true", "--test belongs on the command line"),
+        ('config = "b.toml"', "--config belongs on the command line"),
+    ],
+)
+def test_a_bad_file_is_one_line(tmp_path, text, words):
+    path = tmp_path / "a.toml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError) as raised:
+        read_toml(str(path))
+    assert str(raised.value).startswith(f"--config {path}: ")
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_file_is_one_line(tmp_path):
+    for path in (tmp_path / "missing.toml", tmp_path):
+        with pytest.raises(UsageError, match=r"--config .*cannot be read"):
+            read_toml(str(path))
+
+
+def test_only_settings_of_the_algorithm_count_as_different():
+    config = parse("--lr 0.2 --workers 3 --max-gradient-updates 9 --silent --seed 4".split())
+    own = from_mapping(Config(seed=4).saved(), "checkpoint")
+    assert differences(config, own) == ["--lr 0.2 differs from the checkpoint's 0.1"]
+    assert differences(config, own, ["env_name"]) == []
+
+
+def test_help_is_grouped_complete_and_light():
+    """It imports neither torch nor gymnasium, and so answers at once."""
+    program = (
+        "import sys; from main import main\n"
+        "try: main(['--help'])\n"
+        "finally: print(sorted({'torch', 'gymnasium', 'numpy'} & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.endswith("[]\n")
+    for name in FIELDS:
+        assert flag(name) in result.stdout
+    for group in ("task", "algorithm", "ending", "evaluation", "run", "watching"):
+        assert f"{group} options" in result.stdout
+
+
+def test_the_readme_lists_every_flag():
+    text = (Path(ROOT) / "README.md").read_text()
+    assert [flag(name) for name in FIELDS if f"`{flag(name)}" not in text] == []

@@ -1,0 +1,206 @@
+import re
+
+import ale_py
+import cv2
+import gymnasium
+import numpy as np
+import pytest
+
+from envs import (
+    FreshWorld,
+    ImageNormalizer,
+    PreprocessImage,
+    describe_env,
+    make_env,
+    preprocess,
+    shapes,
+)
+from es.errors import UsageError
+
+GAMES = sorted(
+    match[1] for key in gymnasium.registry if (match := re.fullmatch(r"ALE/(\w+)-v5", key))
+)
+
+
+def play(env: gymnasium.Env, seed: int, steps: int = 60) -> list[float]:
+    """Rewards and a digest of the observations of an episode of random actions."""
+    env.reset(seed=seed)
+    env.action_space.seed(seed)
+    trace = []
+    for _ in range(steps):
+        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        trace += [float(reward), float(np.sum(observation))]
+        if terminated or truncated:
+            break
+    return trace
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CartPole-v1",
+        "Acrobot-v1",
+        "MountainCar-v0",
+        "LunarLander-v3",
+        "BipedalWalker-v3",
+        "PongDeterministic-v4",
+        "FreewayDeterministic-v0",
+    ],
+)
+def test_an_episode_depends_on_its_seed_and_actions_alone(name):
+    env, other = make_env(describe_env(name)), make_env(describe_env(name))
+    steps = 200 if name == "BipedalWalker-v3" else 60
+    expected = play(env, 7, steps)
+    for seed in (1, 2, 3):
+        play(env, seed, steps)
+    assert play(env, 7, steps) == expected
+    play(other, 4, steps)
+    assert play(other, 7, steps) == expected
+    assert play(env, 8, steps) != expected
+    env.close()
+    other.close()
+
+
+def test_fresh_worlds_are_needed():
+    """If this fails, Gymnasium has mended BipedalWalker, and FreshWorld can go."""
+    env = make_env(describe_env("BipedalWalker-v3"))
+    assert isinstance(env, FreshWorld)
+    stale = env.env
+    expected = play(stale, 7, 200)
+    for seed in range(5):
+        play(stale, seed, 200)
+    assert play(stale, 7, 200) != expected
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_old_atari_names_keep_frameskip_and_stickiness(game):
+    skip = 3 if game == "SpaceInvaders" else 4
+    for version, sticky in (("v0", 0.25), ("v3", 0.0), ("v4", 0.0)):
+        assert describe_env(f"{game}Deterministic-{version}") == {
+            "id": f"ALE/{game}-v5",
+            "kwargs": {"frameskip": skip, "repeat_action_probability": sticky},
+        }
+
+
+def test_every_game_of_the_emulator_is_covered():
+    assert len(GAMES) > 100
+    assert {"Pong", "Breakout", "SpaceInvaders", "MontezumaRevenge"} <= set(GAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "repeats"), [("PongDeterministic-v4", 0.0), ("ALE/Pong-v5", 0.25)]
+)
+def test_the_emulator_is_made_with_the_described_settings(name, repeats):
+    env = make_env(describe_env(name))
+    emulator = env.unwrapped
+    assert isinstance(emulator, ale_py.AtariEnv)
+    assert emulator.ale.getFloat("repeat_action_probability") == repeats
+    start = emulator.ale.getEpisodeFrameNumber()
+    env.reset(seed=0)
+    env.step(0)
+    assert emulator.ale.getEpisodeFrameNumber() - start == 4
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("CartPole", "CartPole-v1"),
+        ("cartpole-v1", "CartPole-v1"),
+        ("MountianCar-v0", "MountainCar-v0"),
+        ("pongdeterministic-v4", "PongDeterministic-v4"),
+        ("PongDeterministic-v9", "PongDeterministic-v4"),
+        ("ALE/Pong", "ALE/Pong-v5"),
+    ],
+)
+def test_an_unknown_name_gets_the_closest_one_as_a_hint(typed, meant):
+    with pytest.raises(UsageError, match=f"--env-name {typed}.*did you mean {meant}?"):
+        describe_env(typed)
+
+
+@pytest.mark.parametrize("name", ["", "x", "no.such.module:Env-v0", "Pong/Pong/Pong-v1"])
+def test_hopeless_names_are_errors_too(name):
+    with pytest.raises(UsageError, match="no such environment"):
+        describe_env(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Pendulum-v1", "actions are Box"),
+        ("FrozenLake-v1", "observations are Discrete"),
+        ("Blackjack-v1", "observations are Tuple"),
+    ],
+)
+def test_unsupported_spaces_are_errors(name, words):
+    with pytest.raises(UsageError, match=words):
+        shapes(make_env(describe_env(name)), name)
+
+
+def test_shapes():
+    assert shapes(make_env(describe_env("CartPole-v1")), "") == ((4,), 2)
+    assert shapes(make_env(describe_env("PongDeterministic-v4")), "") == ((1, 42, 42), 6)
+
+
+def test_a_broken_constructor_is_an_error():
+    with pytest.raises(UsageError, match="cannot be made"):
+        make_env({"id": "CartPole-v1", "kwargs": {"nonsense": 1}})
+
+
+def test_preprocessing_against_the_definition():
+    """Crop, 80x80, 42x42, mean of the colours, 0..1; from frames of three games, and of noise."""
+    frames = [np.random.default_rng(0).integers(0, 256, (210, 160, 3), dtype=np.uint8)]
+    for game in ("Pong", "Breakout", "SpaceInvaders"):
+        env = gymnasium.make(f"ALE/{game}-v5", disable_env_checker=True)
+        env.reset(seed=0)
+        for _ in range(50):
+            frame = env.step(env.action_space.sample())[0]
+        frames.append(frame)
+    for frame in frames:
+        small = cv2.resize(cv2.resize(frame[34:194, :160], (80, 80)), (42, 42))
+        expected = small.astype(np.float64).mean(axis=2) / 255
+        result = preprocess(frame, crop=True)
+        assert result.shape == (1, 42, 42)
+        assert result.dtype == np.float32
+        np.testing.assert_allclose(result[0], expected, atol=1e-6)
+
+
+def test_images_that_are_not_atari_screens_are_seen_whole():
+    frame = np.zeros((96, 96, 3), np.uint8)
+    frame[:10] = 255
+    seen = preprocess(frame, crop=False)[0]
+    assert seen[0].mean() == pytest.approx(1, abs=0.01)
+    assert seen[-1].mean() == 0
+    assert preprocess(frame[..., 0], crop=False).shape == (1, 42, 42)
+
+
+def test_the_normaliser_against_its_formula():
+    """Exponential averages of mean and deviation, each divided by 1 - alpha^t."""
+    normalizer, alpha = ImageNormalizer(), 0.9999
+    images = np.random.default_rng(0).random((30, 1, 42, 42)).astype(np.float32)
+    for t, image in enumerate(images, start=1):
+        weights = [(1 - alpha) * alpha ** (t - k) for k in range(1, t + 1)]
+        mean = sum(w * float(x.mean()) for w, x in zip(weights, images, strict=False))
+        std = sum(w * float(x.std()) for w, x in zip(weights, images, strict=False))
+        expected = (image - mean / (1 - alpha**t)) / (std / (1 - alpha**t) + 1e-8)
+        np.testing.assert_allclose(normalizer(image), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_each_episode_starts_with_a_fresh_normaliser():
+    env = make_env(describe_env("PongDeterministic-v4"))
+    assert isinstance(env, PreprocessImage)
+    first, _ = env.reset(seed=1)
+    for _ in range(30):
+        env.step(2)
+    again, _ = env.reset(seed=1)
+    assert np.array_equal(first, again)
+    assert abs(float(first.mean())) < 1e-4  # the first frame is normalised by itself
+    assert float(first.std()) == pytest.approx(1, abs=1e-3)
+
+
+def test_nothing_is_said_on_the_way(capfd):
+    for name in ("CartPole-v0", "PongDeterministic-v0", "LunarLander-v3"):
+        env = make_env(describe_env(name))
+        env.reset(seed=0)
+        env.step(0)
+        env.close()
+    assert capfd.readouterr() == ("", "")

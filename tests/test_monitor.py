@@ -1,0 +1,125 @@
+import csv
+import re
+import struct
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from es.monitor.console import Console
+from es.monitor.curve import CurvePainter, draw
+from es.monitor.files import ProgressFiles
+from es.monitor.record import COLUMNS, Record, describe_batch, unperturbed_rank
+from es.rollout import Result
+
+
+def record(update: int) -> Record:
+    return Record(
+        update, 4 * update, 100 * update, 1.5 * update, 10.0 + update, 2.0, 15.0, 5.0,
+        12.0, 2, 3, 25.0, 0.1, 0.05, 3.0, 1000.0,
+    )  # fmt: skip
+
+
+def test_the_figures_of_a_batch():
+    results = [Result(i, value, 10 * (i + 1)) for i, value in enumerate([1.0, 4.0, 4.0, 7.0])]
+    assert describe_batch(results, 4.0) == {
+        "return_mean": 4.0,
+        "return_std": pytest.approx(4.5**0.5),
+        "return_max": 7.0,
+        "return_min": 1.0,
+        "unperturbed_return": 4.0,
+        "unperturbed_rank": 2,
+        "elite_count": 1,
+        "episode_length_mean": 25.0,
+    }
+
+
+def test_the_rank_counts_those_that_are_better():
+    assert unperturbed_rank([1, 2, 3], 4) == 1
+    assert unperturbed_rank([1, 2, 3], 3) == 1
+    assert unperturbed_rank([1, 2, 3], 0) == 4
+
+
+def test_the_block_has_the_labels_of_pytorch_es(capsys):
+    Console(silent=False).report(record(2), n=40, cap=500, use_adam=True)
+    out = capsys.readouterr().out
+    for line in (
+        "Episode num: 8", "Average reward: 12.000000", "Variance in rewards: 4.000000",
+        "Max reward: 15.000000", "Min reward: 5.000000", "Batch size: 40",
+        "Max episode length: 500", "Sigma: 0.050000", "Learning rate: 0.100000",
+        "Total num frames seen: 200", "Unperturbed reward: 12.000000",
+        "Unperturbed rank: 2 out of 41 (1 means gradient is uninformative)",
+        "Using Adam: True", "Wall-clock: 3.0 s", "Steps per second: 1000",
+    ):  # fmt: skip
+        assert line in out.splitlines()
+
+
+def test_silence_leaves_the_last_line(capsys):
+    console = Console(silent=True)
+    console.say("hello")
+    console.report(record(1), n=4, cap=5, use_adam=False)
+    console.close("done")
+    assert capsys.readouterr().out == "done\n"
+
+
+def scalars(directory):
+    events = EventAccumulator(str(directory))
+    events.Reload()
+    return {
+        tag: [(event.step, event.value) for event in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
+    }
+
+
+def test_csv_and_tensorboard_carry_on_without_gaps_or_doubled_steps(tmp_path):
+    files = ProgressFiles(tmp_path, 0)
+    for update in (1, 2, 3, 4):
+        files.write(record(update))
+    files.close()
+    files = ProgressFiles(tmp_path, 2)  # the checkpoint knows of two
+    for update in (3, 4, 5):
+        files.write(record(update))
+    files.write_evaluation(5, 1.0, 0.5)
+    files.close()
+    with (tmp_path / "progress.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(COLUMNS)
+    assert [int(row["update"]) for row in rows] == [1, 2, 3, 4, 5]
+    assert [float(row["return_mean"]) for row in rows] == [11.0, 12.0, 13.0, 14.0, 15.0]
+    found = scalars(tmp_path)
+    assert found["returns/return_mean"] == [(n, 10.0 + n) for n in range(1, 6)]
+    assert found["evaluation/return_mean"] == [(5, 1.0)]
+    drawn = {tag.split("/")[1] for tag in found if not tag.startswith("evaluation")}
+    assert drawn == set(COLUMNS) - {"update"}
+
+
+def png_size(path):
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    return struct.unpack(">II", data[16:24])
+
+
+def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
+    files, pictures = ProgressFiles(tmp_path, 0), []
+    for update in (1, 2):
+        files.write(record(update))
+        draw(tmp_path, "a title")
+        pictures.append((tmp_path / "learning_curve.png").read_bytes())
+    files.close()
+    assert png_size(tmp_path / "learning_curve.png") == (960, 600)
+    assert pictures[0] != pictures[1]
+
+
+def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
+    files, painter = ProgressFiles(tmp_path, 0), CurvePainter(tmp_path, "a title")
+    files.write(record(1))
+    painter.request()  # too soon for a picture
+    assert not (tmp_path / "learning_curve.png").exists()
+    painter.close(60)
+    files.close()
+    assert png_size(tmp_path / "learning_curve.png") == (960, 600)
+    assert not [path.name for path in tmp_path.iterdir() if re.search(r"tmp|^\.", path.name)]
+
+
+def test_a_painter_without_figures_starts_nothing(tmp_path):
+    CurvePainter(tmp_path, "a title").close(60)
+    assert list(tmp_path.iterdir()) == []

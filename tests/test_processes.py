@@ -1,0 +1,139 @@
+"""Real processes: interruptions, sudden deaths, the terminal, start-up from another folder."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.conftest import ROOT, all_gone, descendants, read, wait_until
+
+LONG = ("--env-name", "PongDeterministic-v4", "--n", 4, "--seed", 1)
+ENDLESS = ("--small-net", "--env-name", "CartPole-v1", "--seed", 1, "--target-return", 501)
+RUN = Path("checkpoints/CartPole-v1")
+
+
+def has_rows(directory, count):
+    path = directory / "progress.csv"
+    return path.exists() and len(path.read_text().splitlines()) > count
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start, number):
+    process = start(*ENDLESS)
+    wait_until(lambda: has_rows(RUN, 3))
+    pids = descendants(process.pid)
+    assert len(pids) > 41
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (128 + number, "")
+    assert out.splitlines()[-1].startswith("Interrupted after ")
+    wait_until(lambda: all_gone(pids))
+    updates = len((RUN / "progress.csv").read_text().splitlines()) - 1
+    assert read(RUN / "latest.pth").counters.update == updates
+    assert (RUN / "learning_curve.png").exists()
+
+
+def test_an_interrupt_before_the_first_update_leaves_a_run_to_carry_on(start):
+    process = start(*LONG)
+    run = Path("checkpoints/PongDeterministic-v4")
+    wait_until((run / "latest.pth").exists)
+    process.send_signal(signal.SIGINT)
+    _out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert read(run / "latest.pth").counters.update == 0
+
+
+def test_an_interrupt_during_start_up_is_quiet(start):
+    process = start(*LONG)
+    wait_until(lambda: descendants(process.pid))  # the fork server has started
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "")
+
+
+def test_the_death_of_the_master_ends_all_workers(start):
+    process = start(*LONG, "--workers", 3)
+    wait_until(lambda: Path("checkpoints/PongDeterministic-v4/latest.pth").exists())
+    wait_until(lambda: len(descendants(process.pid)) >= 5)  # fork server, tracker, workers
+    pids = descendants(process.pid)
+    process.kill()
+    process.wait()
+    wait_until(lambda: all_gone(pids))
+
+
+def test_the_death_of_a_worker_ends_the_run_with_its_cause(start):
+    process = start(*LONG, "--workers", 2)
+    wait_until(lambda: Path("checkpoints/PongDeterministic-v4/latest.pth").exists())
+    workers = [
+        child.pid
+        for child in psutil.Process(process.pid).children(recursive=True)
+        if child.ppid() != process.pid
+    ]
+    wait_until(lambda: len(workers) == 2)
+    os.kill(workers[0], signal.SIGKILL)
+    _out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.startswith("error: worker process ")
+    assert "signal SIGKILL" in err
+    assert err.count("\n") == 1
+
+
+def test_two_runs_at_once(start, program):
+    process = start(*ENDLESS)
+    wait_until(lambda: has_rows(RUN, 1))
+    status, _, err = program(*ENDLESS, "--workers", 0)
+    assert status == 2
+    assert "another run is writing there" in err
+    assert process.poll() is None
+
+
+def test_a_terminal_shows_a_live_line():
+    master, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "main.py"), *map(str, ENDLESS), "--max-gradient-updates", "9"],
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(master, 65536)
+        except OSError:  # the program has closed the terminal
+            break
+    assert process.wait() == 1
+    text = shown.decode()
+    assert "of 41 episodes" in text
+    assert text.count("Unperturbed rank") == 9
+    assert "Target not reached" in text.rstrip().splitlines()[-1]
+
+
+def test_a_reader_that_leaves_ends_the_run_quietly(start):
+    process = start(*ENDLESS)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    process.wait(60)
+    assert process.returncode == 1
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+
+
+def test_all_workers_start_quickly_and_share_their_memory_from_any_folder(start):
+    """Were the modules not preloaded, each of the 41 workers would hold them: over 3 GB."""
+    process = start(*ENDLESS)
+    wait_until(lambda: has_rows(RUN, 3))
+    workers = [
+        child
+        for child in psutil.Process(process.pid).children(recursive=True)
+        if child.ppid() != process.pid
+    ]
+    assert len(workers) == 41
+    if hasattr(psutil.Process().memory_full_info(), "pss"):
+        assert sum(worker.memory_full_info().pss for worker in workers) < 2**30

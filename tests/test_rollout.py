@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from es.noise import draw
+from es.rollout import Episode, Player, Snapshot, Task, evaluation_tasks, rollout, training_tasks
+from tests.fakes import Counting, Summing, recipe
+
+
+def test_an_episode_ends_with_the_environment_or_at_the_cap():
+    actor = Summing()
+    actor.bind(np.array([2.0], np.float32))
+    assert rollout(Counting(length=5), actor, seed=7, cap=100) == Episode(10.007, 5)
+    assert rollout(Counting(length=5), actor, seed=7, cap=3) == Episode(6.0, 3)
+
+
+def test_a_task_is_played_with_its_perturbation_of_the_snapshot():
+    theta = np.linspace(0, 1, 20, dtype=np.float32)
+    noise = draw(99, np.empty_like(theta))
+    player = Player(recipe(length=1))
+    for sign in (1, -1, 0):
+        result = player.play(Snapshot(theta, 0.5), Task(4, 99, sign, 0, 10))
+        expected = float((theta + sign * 0.5 * noise).sum())
+        assert (result.index, result.steps) == (4, 1)
+        assert result.episode_return == pytest.approx(expected, rel=1e-5)
+
+
+def test_pairs_share_an_episode_and_the_unperturbed_comes_last():
+    members = [(5, 1), (5, -1), (6, 1), (6, -1)]
+    tasks = training_tasks(seed=1, update=2, perturbations=members, cap=50)
+    assert [task.index for task in tasks] == [0, 1, 2, 3, 4]
+    assert [(task.noise_seed, task.sign) for task in tasks] == [*members, (0, 0)]
+    episodes = [task.episode_seed for task in tasks]
+    assert episodes[0] == episodes[1]
+    assert episodes[2] == episodes[3]
+    assert len(set(episodes)) == 3
+    assert {task.cap for task in tasks} == {50}
+    later = training_tasks(seed=1, update=3, perturbations=members, cap=50)
+    assert not set(episodes) & {task.episode_seed for task in later}
+
+
+def test_evaluation_plays_the_unperturbed_parameters_in_other_episodes():
+    tasks = evaluation_tasks(seed=1, update=2, episodes=20, cap=50)
+    assert {task.sign for task in tasks} == {0}
+    episodes = {task.episode_seed for task in tasks}
+    assert len(episodes) == 20
+    trained = training_tasks(seed=1, update=2, perturbations=[(1, 1)] * 40, cap=50)
+    assert not episodes & {task.episode_seed for task in trained}

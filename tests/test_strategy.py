@@ -1,0 +1,115 @@
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from es.noise import draw
+from es.strategy import Strategy
+from tests.conftest import same
+
+SIZE = 50
+
+
+def theta() -> np.ndarray:
+    return np.linspace(-1, 1, SIZE, dtype=np.float32)
+
+
+def brute_force_direction(strategy: Strategy, returns: list[float]) -> np.ndarray:
+    """1/(n sigma) sum u_i sign_i eps_i, with every noise vector and every rank written out."""
+    n = len(returns)
+    order = sorted(range(n), key=lambda i: -returns[i])
+    raw = [0.0] * n
+    for place, i in enumerate(order, start=1):
+        raw[i] = max(0.0, math.log2(n / 2 + 1) - math.log2(place))
+    total = np.zeros(SIZE)
+    for member, value in zip(strategy.ask(), raw, strict=True):
+        noise = draw(member.seed, np.empty(SIZE, np.float32)).astype(np.float64)
+        total += (value / sum(raw) + 1 / n) * member.sign * noise
+    return total / (n * strategy.sigma)
+
+
+def test_ask_pairs_each_seed_with_both_signs_and_never_repeats_one():
+    strategy = Strategy(theta(), n=6, sigma=0.1, lr=0.1, seed=3)
+    first = strategy.ask()
+    assert [member.sign for member in first] == [1, -1] * 3
+    assert all(plus.seed == minus.seed for plus, minus in zip(first[::2], first[1::2], strict=True))
+    strategy.tell([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    assert len({member.seed for member in first + strategy.ask()}) == 6
+
+
+def test_sgd_steps_along_the_brute_force_sum():
+    strategy = Strategy(theta(), n=8, sigma=0.05, lr=0.1, lr_decay=0.5, seed=11)
+    expected = theta().astype(np.float64)
+    for update in range(3):
+        returns = [float(value) for value in np.random.default_rng(update).permutation(8)]
+        direction = brute_force_direction(strategy, returns)
+        expected += 0.1 * 0.5**update * direction
+        norm = strategy.tell(returns)
+        assert norm == pytest.approx(np.linalg.norm(direction), rel=1e-5)
+        np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-6)
+    assert strategy.update == 3
+
+
+def test_adam_steps_along_the_brute_force_sum():
+    """Against Adam (Kingma and Ba 2015, algorithm 1) written out in float64."""
+    strategy = Strategy(theta(), n=8, sigma=0.05, lr=0.02, lr_decay=0.9, use_adam=True, seed=11)
+    expected = theta().astype(np.float64)
+    first, second = np.zeros(SIZE), np.zeros(SIZE)
+    for update in range(4):
+        returns = [float(value) for value in np.random.default_rng(update).permutation(8)]
+        gradient = -brute_force_direction(strategy, returns)
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        step = (first / (1 - 0.9 ** (update + 1))) / (
+            np.sqrt(second / (1 - 0.999 ** (update + 1))) + 1e-8
+        )
+        expected -= 0.02 * 0.9**update * step
+        strategy.tell(returns)
+        np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_gradient_points_uphill_on_a_quadratic():
+    """The best of -|theta - goal|^2 lies in the direction of goal - theta."""
+    goal = np.random.default_rng(0).normal(size=SIZE)
+    strategy = Strategy(theta(), n=2000, sigma=0.01, lr=0.1, seed=5)
+    returns = []
+    for member in strategy.ask():
+        noise = draw(member.seed, np.empty(SIZE, np.float32)).astype(np.float64)
+        played = strategy.theta + member.sign * strategy.sigma * noise
+        returns.append(-float(np.sum((played - goal) ** 2)))
+    estimate, uphill = strategy.gradient(returns), goal - strategy.theta
+    cosine = estimate @ uphill / np.linalg.norm(estimate) / np.linalg.norm(uphill)
+    assert cosine > 0.95
+
+
+@pytest.mark.parametrize("use_adam", [False, True])
+def test_a_batch_without_signal_changes_nothing_but_the_count(use_adam):
+    strategy = Strategy(theta(), n=4, sigma=0.1, lr=0.1, lr_decay=0.5, use_adam=use_adam)
+    strategy.tell([1.0, 2.0, 3.0, 4.0])  # gives Adam a momentum that could move theta
+    before = strategy.theta.copy()
+    state = copy.deepcopy(strategy.optimizer.state_dict()["state"])
+    for returns in ([5.0] * 4, [1.0, 1.0, 7.0, 7.0]):
+        assert strategy.tell(returns) == 0
+        assert np.array_equal(strategy.theta, before)
+    assert same(strategy.optimizer.state_dict()["state"], state)
+    assert strategy.update == 3
+    assert strategy.lr == pytest.approx(0.1 * 0.5**3)
+
+
+def test_a_pair_with_equal_returns_contributes_nothing():
+    strategy = Strategy(theta(), n=4, sigma=0.1, lr=0.1, seed=2)
+    noise = draw(strategy.ask()[2].seed, np.empty(SIZE, np.float32))
+    gradient = strategy.gradient([5.0, 5.0, 9.0, 1.0])
+    cosine = gradient @ noise / np.linalg.norm(gradient) / np.linalg.norm(noise)
+    assert cosine == pytest.approx(1, abs=1e-6)
+
+
+def test_load_optimizer_refuses_moments_of_another_size():
+    adam = Strategy(theta(), n=4, sigma=0.1, lr=0.1, use_adam=True)
+    adam.tell([1.0, 2.0, 3.0, 4.0])
+    state = adam.optimizer.state_dict()
+    state["state"][0]["exp_avg"] = torch.zeros(SIZE + 1)
+    with pytest.raises(ValueError, match="exp_avg"):
+        adam.load_optimizer(state)
