@@ -9,7 +9,7 @@ from es.writer import BackgroundWriter
 
 
 def test_jobs_run_in_order_and_none_is_skipped():
-    writer, done = BackgroundWriter(), []
+    writer, done = BackgroundWriter(), list[object]()
     for number in range(200):
         writer.submit(partial(done.append, number))
     writer.close()
