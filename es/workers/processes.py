@@ -43,9 +43,10 @@ def start_forkserver(preload: Sequence[str]) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Children inherit the limit, and this one holds a file for each worker.
     allow_open_files(OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES))
-    with importable(), _terminal_signals_ignored():
-        from multiprocessing import forkserver
+    from multiprocessing import forkserver, resource_tracker
 
+    resource_tracker.ensure_running()  # first, since it lets go of the signals held here
+    with importable(), _terminal_signals_held():
         forkserver.ensure_running()
 
 
@@ -83,11 +84,13 @@ def importable() -> Iterator[None]:
 
 
 @contextmanager
-def _terminal_signals_ignored() -> Iterator[None]:
-    """A program started in here ignores them: Ctrl-C reaches every process of the terminal."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in TERMINAL_SIGNALS}
+def _terminal_signals_held() -> Iterator[None]:
+    """A program started in here never gets them; here, they come when this ends.
+
+    Ctrl-C reaches every process of the terminal, and would interrupt the fork server's imports.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)

@@ -32,9 +32,10 @@ def work(
 ) -> None:
     """A worker's life: build, then play what comes until the master closes the connection."""
     # Ctrl-C and a closed terminal reach every process: the master decides when a worker ends.
-    for number in TERMINAL_SIGNALS:
-        ignored = number is not signal.SIGTERM
-        signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
     threading.Thread(target=_end_with_master, daemon=True).start()
     theta = np.frombuffer(memoryview(shared_theta), dtype=np.float32)
     with suppress(EOFError, OSError):  # the master closed the connection
