@@ -7,6 +7,7 @@ workers and a later test make the same thing.
 from __future__ import annotations
 
 import difflib
+import importlib
 import os
 import re
 import warnings
@@ -43,9 +44,15 @@ def describe_env(name: str) -> dict[str, Any]:
             "repeat_action_probability": OLD_STICKINESS[old[2]],
         }
         return {"id": f"ALE/{old[1]}-v5", "kwargs": kwargs}
+    module, _, rest = name.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # whatever a stranger's module raises
+            raise UsageError(f"--env-name {name}: cannot import {module} ({error})") from error
     try:
-        gymnasium.spec(name)
-    except (gymnasium.error.Error, ImportError, ValueError) as error:
+        gymnasium.spec(rest)
+    except (gymnasium.error.Error, ValueError) as error:
         raise UsageError(f"--env-name {name}: there is no such environment{_hint(name)}") from error
     return {"id": name, "kwargs": {}}
 
@@ -58,9 +65,10 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of simulators' imports; Box2D crashes on an "error"
-            made = gymnasium.make(
-                env["id"], render_mode=render_mode, disable_env_checker=True, **env["kwargs"]
-            )
+            kwargs = dict(env["kwargs"])
+            if render_mode:  # an environment need not know of it
+                kwargs["render_mode"] = render_mode
+            made = gymnasium.make(env["id"], disable_env_checker=True, **kwargs)
     except Exception as error:  # third-party constructors raise what they like
         raise UsageError(f"--env-name {env['id']}: cannot be made ({error})") from error
     if hasattr(made.unwrapped, "world") and hasattr(made.unwrapped, "_destroy"):

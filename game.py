@@ -35,10 +35,10 @@ def describe(config: Config, restored: Restored) -> tuple[Game, FloatArray]:
     Raises UsageError where environment, network and checkpoint do not fit together.
     """
     ours = restored if isinstance(restored, Checkpoint) else None
-    if ours and ours.settings.get("env_name") == config.env_name:
+    environment = describe_env(config.env_name)
+    same_env = ours is not None and ours.settings["env_name"] == config.env_name
+    if ours and same_env and ":" not in ours.environment["id"]:  # a file must not import modules
         environment = ours.environment
-    else:
-        environment = describe_env(config.env_name)
     env = make_env(environment)
     shape, actions = shapes(env, config.env_name)
     env.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from es import rundir
-from es.checkpoint import Checkpoint, Counters
+from es.checkpoint import Checkpoint, Counters, load
 from es.config import Config
 from es.config.sources import write_toml
 from es.errors import UsageError
@@ -44,21 +44,39 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
         console.say(f"{config.env_name} has vector observations: using the MLP (--small-net).")
         config = dataclasses.replace(config, small_net=True)
     default = Path("checkpoints") / config.env_name
-    path, same_run = rundir.choose(config.run_dir, default, Path(config.restore) if ours else None)
+    with rundir.writable(Path(config.run_dir or default)):
+        path, same_run = rundir.choose(
+            config.run_dir, default, Path(config.restore) if ours else None
+        )
     pool = _start_pool(config, game, theta, console)
     stack.callback(pool.close)
     # The workers come up while the optimiser's modules are imported here.
     strategy = _make_strategy(config, ours, theta)
     counters = _make_counters(config, ours, same_run=same_run)
-    directory = rundir.open_existing(path) if same_run else rundir.open_new(path, console.say)
+    directory = rundir.open_existing(path) if same_run else rundir.open_new(path)
     stack.callback(directory.close)
+    if same_run and ours and _counters(config.restore) != ours.counters:
+        raise UsageError(f"--restore {config.restore}: has changed meanwhile; try again")
+    origin = config.restore
+    if directory.aside:
+        console.say(f"{path} held another run: it is now {directory.aside}.")
+        if origin and Path(origin).parent.resolve() == path.resolve():
+            origin = str(directory.aside / Path(origin).name)
     config = dataclasses.replace(
         config,
-        restore=ours.settings.get("restore", "") if ours and same_run else config.restore,
-        run_dir=None if path == default else str(path),
+        restore=ours.settings.get("restore", "") if ours and same_run else origin,
+        run_dir=ours.settings.get("run_dir") if ours and same_run else str(path),
     )
-    rundir.write_text(path / rundir.SETTINGS, write_toml(config.saved()))
+    if path == default:
+        config = dataclasses.replace(config, run_dir=None)
+    with rundir.writable(path):
+        rundir.write_text(path / rundir.SETTINGS, write_toml(config.saved()))
     return Run(config, game, path, strategy, counters, pool)
+
+
+def _counters(path: str) -> Counters | None:
+    checkpoint = load(path)
+    return checkpoint.counters if isinstance(checkpoint, Checkpoint) else None
 
 
 def _start_pool(config: Config, game: Game, theta: FloatArray, console: Console) -> Pool:
@@ -83,17 +101,19 @@ def _make_strategy(config: Config, ours: Checkpoint | None, theta: FloatArray) -
     if ours is None:
         return strategy
     strategy.update = ours.counters.update
+    if config.lr == ours.settings.get("lr"):
+        strategy.lr = ours.counters.lr  # as it has decayed
     if config.use_adam == ours.settings.get("use_adam"):
         try:
             strategy.load_optimizer(ours.optimizer)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
             raise UsageError(f"--restore {config.restore}: is damaged ({error})") from error
     return strategy
 
 
 def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -> Counters:
     if ours is None:
-        return Counters(0, 0, 0, 0.0, config.max_episode_length, None)
+        return Counters(0, 0, 0, 0.0, config.max_episode_length, None, config.lr)
     counters = ours.counters
     if not config.variable_ep_len:
         counters = counters._replace(max_episode_length=config.max_episode_length)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+
+if __name__ == "__main__":
+    # Until the handlers are installed, Ctrl-C ends the program without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from es.config import Config, sources
+from es.config import Config, sources, validate
 from es.errors import RunError, UsageError
-from es.interrupts import Interrupted, Interrupts
+from es.interrupts import Interrupts
 from es.workers.processes import limit_threads, start_forkserver
 
 if TYPE_CHECKING:  # worker processes import this file: nothing heavy may come with it
@@ -18,25 +24,27 @@ if TYPE_CHECKING:  # worker processes import this file: nothing heavy may come w
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line; the result is the exit status."""
+    if sys.stdout is None:  # closed by whoever started the program
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the program runs)
     try:
         with Interrupts() as interrupts:
             return run(argv, interrupts)
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.status
-    except Interrupted as interrupted:
-        return interrupted.status
-    except BrokenPipeError:  # as in `| head`: nobody is left to read, not even the last line
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # such as a full disk, or `| head`, which leaves nobody to read
+        if not isinstance(error, BrokenPipeError):
+            print(f"error: {error}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be printed
         return 1
 
 
 def run(argv: Sequence[str], interrupts: Interrupts) -> int:
-    """Reads settings and checkpoint, then trains or tests; raises RunError and Interrupted."""
+    """Reads settings and checkpoint, then trains or tests; raises RunError."""
     config = sources.parse(argv)
-    file = sources.read_toml(config.config) if config.config else {}
-    if file:
-        config = sources.parse(argv, file)
+    file = sources.read_toml(config.config) if config.config is not None else {}
+    config = sources.parse(argv, file)
+    validate(config)
     limit_threads()
     if not config.test and config.workers != 0:
         start_forkserver(["game"])  # it imports what workers need while this process does
@@ -46,7 +54,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     if config.test:
         import test
 
-        return test.test(config, restored)
+        return test.test(config, restored, interrupts)
     import train
 
     return train.train(config, restored, interrupts)
@@ -62,11 +70,16 @@ def restore(argv: Sequence[str], config: Config, file: dict[str, Any]) -> tuple[
     restored = load(config.restore)
     if not isinstance(restored, Checkpoint):
         return config, restored
-    own = sources.from_mapping(restored.settings, f"--restore {config.restore}")
-    inherited = {name: own[name] for name in own if name not in ("restore", "run_dir")}
-    config = sources.parse(argv, inherited | file)
-    names = ("env_name", "small_net") if config.test else ()
-    differing = sources.differences(config, own, names)
+    own = sources.inherited(restored.settings, f"--restore {config.restore}")
+    if ":" in own["env_name"] and own["env_name"] != config.env_name:
+        raise UsageError(
+            f"--restore {config.restore}: plays {own['env_name']}, and would import its module; "
+            f"if you know it, give --env-name {own['env_name']}"
+        )
+    below = {name: own[name] for name in own if name not in ("restore", "run_dir", "override")}
+    config = sources.parse(argv, below | file)
+    validate(config)
+    differing = sources.differences(config, own, ("env_name", "small_net") if config.test else ())
     if differing and not config.override:
         raise UsageError(
             f"{'; '.join(differing)}: leave it out, or give --override to change it on purpose"

@@ -104,16 +104,18 @@ def layer_shapes(network: Mapping[str, Any]) -> dict[str, torch.Size]:
 def flatten(network: Mapping[str, Any], parameters: Mapping[str, Any]) -> FloatArray:
     """theta: (P,) float32 from parameters by layer name.
 
-    Raises ValueError where names or shapes are not those of the network.
+    Raises ValueError where names or shapes are not those of the network, or a value is not finite.
     """
     shapes = layer_shapes(network)
-    odd = sorted(set(parameters) ^ set(shapes))
+    odd = sorted(map(str, set(parameters) ^ set(shapes)))
     if odd:
         raise ValueError(f"its layers are not those of the {network['kind']} network: {odd}")
     for name, shape in shapes.items():
         found = getattr(parameters[name], "shape", ())
         if found != shape:
             raise ValueError(f"{name} should have the shape {tuple(shape)}, not {tuple(found)}")
+        if not torch.isfinite(parameters[name]).all():
+            raise ValueError(f"{name} holds numbers that are not finite")
     return torch.cat([parameters[name].detach().reshape(-1).float() for name in shapes]).numpy()
 
 

@@ -16,7 +16,7 @@ from envs import make_env
 from es.checkpoint import Checkpoint
 from es.config import Config
 from es.errors import UsageError
-from es.interrupts import Interrupted
+from es.interrupts import Interrupted, Interrupts
 from es.rollout import evaluation_seed, rollout
 from game import Restored, describe
 from model import Actor
@@ -93,7 +93,7 @@ def _open_display() -> Any:
     return pygame
 
 
-def test(config: Config, restored: Restored) -> int:
+def test(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     """Plays episodes and prints their rewards and a summary; the result is the exit status."""
     game, theta = describe(config, restored)
     actor = Actor(game.network)
@@ -103,11 +103,13 @@ def test(config: Config, restored: Restored) -> int:
         env = Window(env, config.env_name)
     returns: list[float] = []
     status = 0
+    interrupts.defer()
     with closing(env):
         try:
             for index in itertools.islice(itertools.count(), _episodes(config)):
                 seed = _episode_seed(config, restored, index)
-                episode = rollout(env, actor, seed, config.max_episode_length)
+                with interrupts.allowed():
+                    episode = rollout(env, actor, seed, config.max_episode_length)
                 returns.append(episode.episode_return)
                 print(f"Episode {index + 1}: reward {episode.episode_return:.2f}, "
                       f"{episode.steps} steps", flush=True)  # fmt: skip

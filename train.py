@@ -23,12 +23,12 @@ from game import Restored
 from launch import Run, launch
 from model import unflatten
 
-PICTURE_SECONDS, HURRIED_PICTURE_SECONDS = 20.0, 1.5  # to wait for the last one
+PICTURE_SECONDS, HURRIED_SECONDS = 20.0, 1.5  # to wait for the last one
 
 
 def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     """Trains until an ending condition; the result is the exit status."""
-    if isinstance(restored, Checkpoint):
+    if isinstance(restored, Checkpoint) and not evaluation_due(config, restored.counters):
         met = target_met(config, restored) or ending(config, restored.counters)
         if met:
             print(f"Finished already: the run of {config.restore} has come to {met}.")
@@ -41,17 +41,20 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             f"Num params in network: {run.strategy.theta.size}\nSeed: {run.config.seed}\n"
             f"Run directory: {run.path}\n"
         )
-        monitor = Monitor(run.path, console, title=config.env_name, update=run.counters.update)
+        with rundir.writable(run.path):
+            monitor = Monitor(run.path, console, title=config.env_name, update=run.counters.update)
         trainer = Trainer(run, monitor, interrupts)
-        patience, interrupted = PICTURE_SECONDS, None
+        interrupts.defer()
+        interrupted = None
         try:
-            with interrupts.deferred():
-                trainer.run()
+            trainer.run()
         except Interrupted as error:
-            patience, interrupted = HURRIED_PICTURE_SECONDS, error
+            interrupted = error
         finally:
             run.pool.close()  # now, since it takes the cores that the last picture needs
-            monitor.close(patience=patience)
+            monitor.close(
+                patience=lambda: HURRIED_SECONDS if interrupts.received else PICTURE_SECONDS
+            )
         status, last_line = conclude(trainer, run, interrupted)
         console.say(f"Watch it: {command('--test', '--restore', run.path / rundir.LATEST)}")
         console.close(last_line)
@@ -88,52 +91,66 @@ class Trainer:
         self.monitor, self.interrupts = monitor, interrupts
         self.solved: dict[str, float] | None = None
         self.saved = self._checkpoint()  # the state after the last update
+        self._evaluation: tuple[int, float, float] | None = None
         self._start = time.monotonic() - run.counters.wall_seconds
         self._reported, self._steps = time.monotonic(), 0
         self._last = "first update"  # for the live line
 
     def run(self) -> None:
         """Updates until an ending condition."""
-        self.monitor.commit(None, {rundir.LATEST: self.saved})
-        while not self.solved and not ending(self.config, self.counters):
+        self.monitor.commit({rundir.LATEST: self.saved})
+        while True:
+            if evaluation_due(self.config, self.counters):
+                self.evaluate_for_best()
+            if self.solved or ending(self.config, self.counters):
+                return
             self.update()
 
     def update(self) -> None:
         """One update; without the step when its batch leads to the target being reached."""
-        lr, norm = self.strategy.lr, 0.0
+        lr, cap, norm = self.strategy.lr, self.counters.max_episode_length, 0.0
         *batch, unperturbed = self._play(
-            training_tasks(
-                self.strategy.seed,
-                self.strategy.update,
-                self.strategy.ask(),
-                self.counters.max_episode_length,
-            )
+            training_tasks(self.strategy.seed, self.strategy.update, self.strategy.ask(), cap)
         )
         score = unperturbed.episode_return
         files: dict[str, Checkpoint] = {}
+        self.solved = self._reach_target(score)
         if self.config.eval_every is None and self._is_best(score):
             files[rundir.BEST] = self.saved
-        self.solved = self._reach_target(score)
         if self.solved:
-            self._count(batch)
-            self.saved = self.saved._replace(solved=self.solved)
+            # The parameters are those of the last state still. Were the run to go on, it would
+            # play this batch again and take the step.
+            state = self.saved.counters._replace(best_score=score)
+            self.saved = self.saved._replace(solved=self.solved, counters=state)
             files = dict.fromkeys((rundir.BEST, rundir.LATEST), self.saved)
+            self._count(batch)
         else:
             norm = self.strategy.tell([result.episode_return for result in batch])
             self._count(batch)
-            files |= self._checkpoints_due()
+            self.saved = self._checkpoint()
+            files[rundir.LATEST] = self.saved
+            if self.config.save_every and self.counters.update % self.config.save_every == 0:
+                files[f"update-{self.counters.update}.pth"] = self.saved
         record = self._record(batch, score, lr, norm)
-        self.monitor.commit(record, files)
-        self.monitor.console.report(
-            record,
-            n=self.config.n,
-            cap=self.counters.max_episode_length,
-            use_adam=self.config.use_adam,
+        self.monitor.commit(files, record=record)
+        self.monitor.console.report(record, n=self.config.n, cap=cap, use_adam=self.config.use_adam)
+
+    def evaluate_for_best(self) -> None:
+        """The evaluation of --eval-every, after which the state is saved once more."""
+        mean, _ = self.evaluate()
+        is_best = self._is_best(mean)
+        self.counters = self.counters._replace(
+            evaluated=self.counters.update, wall_seconds=time.monotonic() - self._start
         )
+        self.saved = self.saved._replace(counters=self.counters)
+        names = (rundir.BEST, rundir.LATEST) if is_best else (rundir.LATEST,)
+        self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=self._evaluation)
 
     def evaluate(self) -> tuple[float, float]:
         """Mean and standard deviation of the current policy's returns in fresh episodes."""
         config, update = self.config, self.strategy.update
+        if self._evaluation and self._evaluation[0] == update:  # the same episodes, then
+            return self._evaluation[1:]
         results = self._play(
             evaluation_tasks(
                 self.strategy.seed, update, config.eval_episodes, config.max_episode_length
@@ -141,7 +158,7 @@ class Trainer:
         )
         returns = [result.episode_return for result in results]
         mean, std = float(np.mean(returns)), float(np.std(returns))
-        self.monitor.evaluation(update, mean, std)
+        self._evaluation = update, mean, std
         self.monitor.console.say(
             f"Evaluation after {update} updates: mean {mean:.2f}, standard deviation {std:.2f} "
             f"over {len(returns)} fresh episodes\n"
@@ -194,19 +211,8 @@ class Trainer:
             frames=counters.frames + frames,
             wall_seconds=time.monotonic() - self._start,
             max_episode_length=cap,
+            lr=self.strategy.lr,
         )
-
-    def _checkpoints_due(self) -> dict[str, Checkpoint]:
-        """The new state, under the names of all files that it goes to."""
-        config, names = self.config, [rundir.LATEST]
-        if config.eval_every and self.counters.update % config.eval_every == 0:
-            mean, _ = self.evaluate()
-            if self._is_best(mean):
-                names.append(rundir.BEST)
-        if config.save_every and self.counters.update % config.save_every == 0:
-            names.append(f"update-{self.counters.update}.pth")
-        self.saved = self._checkpoint()
-        return dict.fromkeys(names, self.saved)
 
     def _checkpoint(self) -> Checkpoint:
         return Checkpoint(
@@ -227,13 +233,19 @@ class Trainer:
             update=counters.update,
             episodes=counters.episodes,
             frames=counters.frames,
-            wall_seconds=now - self._start,
+            wall_seconds=counters.wall_seconds,
             lr=lr,
             sigma=self.config.sigma,
             grad_norm=norm,
             steps_per_second=speed,
             **describe_batch(batch, score),  # type: ignore[arg-type]
         )
+
+
+def evaluation_due(config: Config, counters: Counters) -> bool:
+    """Whether --eval-every wants these parameters evaluated."""
+    every, update = config.eval_every, counters.update
+    return every is not None and update % every == 0 and update > counters.evaluated
 
 
 def ending(config: Config, counters: Counters) -> str | None:

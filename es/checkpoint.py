@@ -6,6 +6,8 @@ one can never run code. A bare state_dict, as pytorch-es wrote, is loaded as par
 
 from __future__ import annotations
 
+import io
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +24,8 @@ class Counters(NamedTuple):
     """How far a run has come.
 
     episodes and frames count perturbed rollouts only. max_episode_length is the current cap of
-    training episodes. best_score belongs to best.pth (None: there is none yet).
+    training episodes. best_score belongs to best.pth (None: there is none yet). lr: the learning
+    rate of the coming update. evaluated: the update after which --eval-every last evaluated.
     """
 
     update: int
@@ -31,6 +34,8 @@ class Counters(NamedTuple):
     wall_seconds: float
     max_episode_length: int
     best_score: float | None
+    lr: float
+    evaluated: int = 0
 
 
 class Checkpoint(NamedTuple):
@@ -57,8 +62,10 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
     }  # fmt: skip
     temporary = path.with_name(path.name + ".tmp")
     try:
+        buffer = io.BytesIO()  # torch's own words for a full disk are of no help
+        torch.save(content, buffer)
         with temporary.open("wb") as file:
-            torch.save(content, file)
+            file.write(buffer.getbuffer())
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -86,6 +93,7 @@ def load(path: str) -> Checkpoint | dict[str, torch.Tensor]:
     if (
         isinstance(content, Mapping)
         and content
+        and all(isinstance(key, str) for key in content)
         and all(isinstance(value, torch.Tensor) for value in content.values())
     ):
         return dict(content)
@@ -97,20 +105,22 @@ def _ours(path: str, content: dict[str, Any]) -> Checkpoint:
     try:
         del content["format"]
         checkpoint = Checkpoint(**content)._replace(counters=Counters(**content["counters"]))
-        for number in checkpoint.counters[:-1]:
-            _require(type(number) in (int, float) and number >= 0)
-        _require(type(checkpoint.counters.best_score) in (float, type(None)))
-        _require(isinstance(checkpoint.settings, dict))
+        counters, solved = checkpoint.counters, checkpoint.solved
+        for name, number in counters._asdict().items():
+            kinds = {"wall_seconds": (float,), "lr": (float,), "best_score": (float, type(None))}
+            _require(type(number) in kinds.get(name, (int,)))
+            _require(number is None or math.isfinite(number))
+            _require(name == "best_score" or number >= 0)
+        _require(counters.max_episode_length > 0 and counters.lr > 0)
+        _require(type(checkpoint.settings["env_name"]) is str)
+        _require(type(checkpoint.settings["seed"]) is int)
         _require(type(checkpoint.environment["id"]) is str)
         _require(all(type(key) is str for key in checkpoint.environment["kwargs"]))
         _require(isinstance(checkpoint.optimizer["state"], dict))
-        if checkpoint.solved is not None:
-            _require(
-                all(type(checkpoint.solved[key]) is float for key in ("mean", "std", "target"))
-            )
+        _require(solved is None or all(math.isfinite(solved[k]) for k in ("mean", "std", "target")))
         for name, tensor in checkpoint.parameters.items():
             _require(type(name) is str and isinstance(tensor, torch.Tensor))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UsageError(f"--restore {path}: is incomplete or damaged ({error})") from error
     return checkpoint
 

@@ -21,11 +21,15 @@ class Interrupted(BaseException):
 
 
 class Interrupts:
-    """Has the signals handled while it is open. A second one ends the process at once."""
+    """Has the signals handled while it is open.
+
+    At first, one ends the process at once, as a second one always does: there is nothing to save,
+    and an exception would be lost in the imports of libraries that catch everything.
+    """
 
     def __init__(self) -> None:
-        self._received: int | None = None
-        self._deferred = False
+        self.received: int | None = None
+        self._deferred = self._allowed = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -41,32 +45,24 @@ class Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    @contextmanager
-    def deferred(self) -> Iterator[None]:
-        """In here, an interrupt waits for `allowed` or for the end."""
+    def defer(self) -> None:
+        """From now on, an interrupt waits for `allowed`."""
         self._deferred = True
-        yield
-        self._deferred = False
-        self._raise()
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """In here, inside `deferred`, an interrupt is raised at once."""
-        self._deferred = False
-        self._raise()
+        """In here, an interrupt raises Interrupted at once."""
+        self._allowed = True
         try:
+            if self.received is not None:
+                raise Interrupted(self.received)
             yield
         finally:
-            self._deferred = True
+            self._allowed = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._received is not None:
+        if self.received is not None or not self._deferred:
             os._exit(128 + number)  # the workers notice, and end themselves
-        self._received = number
-        if not self._deferred:
-            self._raise()
-
-    def _raise(self) -> None:
-        if self._received is not None:
-            self._deferred = True  # what is cleaned up now is not interrupted again
-            raise Interrupted(self._received)
+        self.received = number
+        if self._allowed:
+            raise Interrupted(number)

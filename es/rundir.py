@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import fcntl
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -17,10 +19,13 @@ LOCK = ".lock"
 
 
 class RunDir:
-    """A locked directory. The lock is the process's: it goes with it, however it ends."""
+    """A locked directory. The lock is the process's: it goes with it, however it ends.
 
-    def __init__(self, path: Path, lock: IO[str]) -> None:
-        self.path = path
+    aside: where the run went that was in the directory before, if there was one.
+    """
+
+    def __init__(self, path: Path, lock: IO[str], aside: Path | None = None) -> None:
+        self.path, self.aside = path, aside
         self._lock = lock
 
     def close(self) -> None:
@@ -28,43 +33,58 @@ class RunDir:
         self._lock.close()
 
 
-def open_new(path: Path, say: Callable[[str], None]) -> RunDir:
-    """A directory for a new run; a run that is already there is moved aside and told with `say`.
-
-    Raises UsageError when another process runs in it, or it cannot be written.
-    """
-    if not _holds_run(path):
-        return open_existing(path)
-    older = open_existing(path)  # its lock shows that nobody is writing there
-    aside = _first_free(lambda number: path.with_name(f"{path.name}.{number}"))
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """Raises UsageError, instead of what the system says, when the directory cannot be written."""
     try:
-        path.rename(aside)
-        run = open_existing(path)
-    except OSError as error:
-        raise UsageError(f"--run-dir {path}: cannot be moved aside ({error.strerror})") from error
-    finally:
-        older.close()
-    say(f"{path} held another run: it is now {aside}.")
-    return run
+        yield
+    except (OSError, ValueError, RuntimeError) as error:  # null bytes, loops of links
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"--run-dir {path}: cannot be written ({reason}); choose another directory"
+        ) from error
+
+
+def open_new(path: Path) -> RunDir:
+    """A directory for a new run; a run that is already there is moved aside.
+
+    Raises UsageError when another process runs in it, or it cannot be written or moved.
+    """
+    with writable(path):
+        if not _holds_run(path):
+            return open_existing(path)
+        if Path.cwd().is_relative_to(path.resolve()):
+            raise UsageError(
+                f"--run-dir {path}: holds another run, and cannot be moved aside from within; "
+                "choose another, or start from outside of it"
+            )
+        older = open_existing(path)  # its lock shows that nobody is writing there
+        try:
+            aside = _first_free(lambda number: path.with_name(f"{path.name}.{number}"))
+            path.rename(aside)
+            run = open_existing(path)
+        finally:
+            older.close()
+        run.aside = aside
+        return run
 
 
 def open_existing(path: Path) -> RunDir:
     """Makes the directory if need be, and locks it; raises UsageError as `open_new` does."""
-    try:
+    with writable(path):
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / LOCK).open("a")
-    except OSError as error:
-        raise UsageError(
-            f"--run-dir {path}: cannot be written ({error.strerror}); choose another directory"
-        ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever moves the directory aside holds the lock until then: is it still this one?
+            if os.path.samestat(os.fstat(lock.fileno()), (path / LOCK).stat()):
+                return RunDir(path, lock)
+        except (BlockingIOError, FileNotFoundError):
+            pass
         lock.close()
-        raise UsageError(
-            f"--run-dir {path}: another run is writing there; wait for it or choose another"
-        ) from error
-    return RunDir(path, lock)
+    raise UsageError(
+        f"--run-dir {path}: another run is writing there; wait for it or choose another"
+    )
 
 
 def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Path, bool]:
@@ -93,7 +113,7 @@ def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Pa
 def write_text(path: Path, text: str) -> None:
     """Replaces a text file as a whole."""
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
+    temporary.write_text(text, encoding="utf-8", errors="replace")
     os.replace(temporary, path)
 
 
@@ -104,9 +124,10 @@ def carry_csv_on(path: Path, header: Sequence[str], update: int) -> None:
     """
     rows: list[Sequence[str]] = []
     if path.exists():
-        with path.open(newline="") as file:
-            rows = [row for row in csv.reader(file) if row and row[0].isdigit()]
-    kept = [row for row in rows if int(row[0]) <= update and len(row) == len(header)]
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            lines = [line for line in file if "\0" not in line]
+        rows = [row for row in csv.reader(lines) if len(row) == len(header)]
+    kept = [row for row in rows if re.fullmatch("[0-9]{1,18}", row[0]) and int(row[0]) <= update]
     write_text(path, "".join(",".join(row) + "\n" for row in [header, *kept]))
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from es.errors import RunError
 from es.noise import FloatArray, Stream, derive_seed, draw
 from es.shaping import nes_utilities
+
+MAX_LR = 1e38  # float32's range
+MOMENTS = {torch.optim.SGD: set[str](), torch.optim.Adam: {"step", "exp_avg", "exp_avg_sq"}}
 
 
 class Perturbation(NamedTuple):
@@ -23,7 +28,7 @@ class Strategy:
     """Mirrored-sampling ES (Salimans et al. 2017, section 2) with rank-based fitness shaping.
 
     theta: (P,) float32, the parameters; it is updated in place.
-    update: the number of updates so far.
+    update: the number of updates so far. lr: the learning rate of the coming one.
     """
 
     def __init__(
@@ -39,17 +44,12 @@ class Strategy:
     ) -> None:
         self.theta = theta
         self.n, self.sigma, self.seed = n, sigma, seed
-        self.initial_lr, self.lr_decay = lr, lr_decay
+        self.lr, self.lr_decay = lr, lr_decay
         self.update = 0
         self._parameter = torch.from_numpy(theta)  # shares theta's memory
         make_optimizer = torch.optim.Adam if use_adam else torch.optim.SGD
         self.optimizer: torch.optim.Optimizer = make_optimizer([self._parameter], lr=lr)
         self._noise = np.empty_like(theta)
-
-    @property
-    def lr(self) -> float:
-        """The learning rate of the coming update."""
-        return self.initial_lr * self.lr_decay**self.update
 
     def ask(self) -> list[Perturbation]:
         """The n perturbations of this update; a pair's members stand side by side, + before -."""
@@ -63,15 +63,23 @@ class Strategy:
         """Steps along the estimated gradient; the result is the estimate's norm.
 
         returns: (n,), in the order of ask(). Where they tell nothing apart, the optimiser is not
-        called at all: its momentum alone would move the parameters.
+        called at all: its momentum alone would move the parameters. Raises RunError when the
+        parameters leave the range of numbers.
         """
         gradient = self.gradient(returns)
         norm = float(np.sqrt(np.sum(gradient.astype(np.float64) ** 2)))
+        if not (math.isfinite(norm) and self.lr <= MAX_LR):
+            raise RunError(
+                f"no step is possible: gradient norm {norm:g}, learning rate {self.lr:g}"
+            )
         if norm > 0:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.lr
             self._parameter.grad = torch.from_numpy(-gradient)  # optimisers minimise
             self.optimizer.step()
+            if not np.isfinite(self.theta).all():
+                raise RunError("the parameters are no longer finite: --lr is too high")
+        self.lr *= self.lr_decay
         self.update += 1
         return norm
 
@@ -92,9 +100,14 @@ class Strategy:
         return gradient
 
     def load_optimizer(self, state: dict[str, Any]) -> None:
-        """Takes up the optimiser's state; ValueError or KeyError where it is not of this one."""
+        """Takes up the moments of an optimiser's state_dict; ValueError where they do not fit."""
+        expected = MOMENTS[type(self.optimizer)]
         for values in state["state"].values():
+            if set(values) != expected:
+                raise ValueError(f"the optimiser's state holds {sorted(map(str, values))}")
             for name, value in values.items():
-                if name != "step" and value.shape != self.theta.shape:
-                    raise ValueError(f"the optimiser's {name} has the shape {tuple(value.shape)}")
-        self.optimizer.load_state_dict(state)
+                shape = () if name == "step" else self.theta.shape
+                if value.shape != shape or not torch.isfinite(value).all():
+                    raise ValueError(f"the optimiser's {name} is not as this network's should be")
+        own = self.optimizer.state_dict()
+        self.optimizer.load_state_dict({**own, "state": state["state"]})

@@ -24,7 +24,7 @@ def example() -> Checkpoint:
     return Checkpoint(
         parameters=PARAMETERS,
         optimizer=adam.state_dict(),
-        counters=Counters(3, 120, 4567, 8.9, 1000, None),
+        counters=Counters(3, 120, 4567, 8.9, 1000, None, 0.1),
         settings={"env_name": "CartPole-v1", "lr": 0.1, "seed": 10**12, "small_net": True},
         environment={"id": "CartPole-v1", "kwargs": {}},
         network={"kind": "mlp", "inputs": 4, "actions": 2},
@@ -93,6 +93,12 @@ def bad_files(tmp_path):
     for key, value in odd.items():
         whole = {**example()._asdict(), "counters": example().counters._asdict()}
         torch.save({"format": checkpoints.FORMAT, **whole, key: value}, tmp_path / f"{key}.pth")
+    whole = {**example()._asdict(), "counters": example().counters._asdict()}
+    for key, value in {"update": 1.5, "frames": float("inf"), "lr": float("nan")}.items():
+        counters = {**whole["counters"], key: value}
+        content = {"format": checkpoints.FORMAT, **whole, "counters": counters}
+        torch.save(content, tmp_path / f"counters-{key}.pth")
+    torch.save({1: torch.zeros(2)}, tmp_path / "numbered.pth")
     with zipfile.ZipFile(tmp_path / "zip.pth", "w") as archive:
         archive.writestr("data.pkl", b"nothing")
     (tmp_path / "folder.pth").mkdir()

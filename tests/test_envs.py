@@ -1,4 +1,6 @@
 import re
+import subprocess
+import sys
 
 import ale_py
 import cv2
@@ -16,6 +18,7 @@ from envs import (
     shapes,
 )
 from es.errors import UsageError
+from tests.conftest import ROOT
 
 GAMES = sorted(
     match[1] for key in gymnasium.registry if (match := re.fullmatch(r"ALE/(\w+)-v5", key))
@@ -119,7 +122,7 @@ def test_an_unknown_name_gets_the_closest_one_as_a_hint(typed, meant):
 
 @pytest.mark.parametrize("name", ["", "x", "no.such.module:Env-v0", "Pong/Pong/Pong-v1"])
 def test_hopeless_names_are_errors_too(name):
-    with pytest.raises(UsageError, match="no such environment"):
+    with pytest.raises(UsageError, match=r"no such environment|cannot import"):
         describe_env(name)
 
 
@@ -197,10 +200,14 @@ def test_each_episode_starts_with_a_fresh_normaliser():
     assert float(first.std()) == pytest.approx(1, abs=1e-3)
 
 
-def test_nothing_is_said_on_the_way(capfd):
-    for name in ("CartPole-v0", "PongDeterministic-v0", "LunarLander-v3"):
-        env = make_env(describe_env(name))
-        env.reset(seed=0)
-        env.step(0)
-        env.close()
-    assert capfd.readouterr() == ("", "")
+def test_nothing_is_said_on_the_way():
+    """In a process of its own, since the emulator shows its banner once."""
+    program = (
+        "from envs import describe_env, make_env\n"
+        "for name in ('CartPole-v0', 'PongDeterministic-v0', 'LunarLander-v3'):\n"
+        "    env = make_env(describe_env(name)); env.reset(seed=0); env.step(0); env.close()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")

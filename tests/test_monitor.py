@@ -114,12 +114,12 @@ def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
     files.write(record(1))
     painter.request()  # too soon for a picture
     assert not (tmp_path / "learning_curve.png").exists()
-    painter.close(60)
+    painter.close(lambda: 60)
     files.close()
     assert png_size(tmp_path / "learning_curve.png") == (960, 600)
     assert not [path.name for path in tmp_path.iterdir() if re.search(r"tmp|^\.", path.name)]
 
 
 def test_a_painter_without_figures_starts_nothing(tmp_path):
-    CurvePainter(tmp_path, "a title").close(60)
+    CurvePainter(tmp_path, "a title").close(lambda: 60)
     assert list(tmp_path.iterdir()) == []

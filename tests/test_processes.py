@@ -5,14 +5,15 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.conftest import ROOT, all_gone, descendants, read, wait_until
+from tests.conftest import ROOT, all_gone, descendants, read, same_run, wait_until
 
-LONG = ("--env-name", "PongDeterministic-v4", "--n", 4, "--seed", 1)
+SLOW = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--n", 4, "--run-dir", "slow")
 ENDLESS = ("--small-net", "--env-name", "CartPole-v1", "--seed", 1, "--target-return", 501)
 RUN = Path("checkpoints/CartPole-v1")
 
@@ -39,8 +40,8 @@ def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start, number)
 
 
 def test_an_interrupt_before_the_first_update_leaves_a_run_to_carry_on(start):
-    process = start(*LONG)
-    run = Path("checkpoints/PongDeterministic-v4")
+    process = start(*SLOW)
+    run = Path("slow")
     wait_until((run / "latest.pth").exists)
     process.send_signal(signal.SIGINT)
     _out, err = process.communicate(timeout=60)
@@ -49,16 +50,16 @@ def test_an_interrupt_before_the_first_update_leaves_a_run_to_carry_on(start):
 
 
 def test_an_interrupt_during_start_up_is_quiet(start):
-    process = start(*LONG)
-    wait_until(lambda: descendants(process.pid))  # the fork server has started
-    process.send_signal(signal.SIGINT)
+    process = start(*SLOW)
+    wait_until(lambda: descendants(process.pid))  # the fork server is starting
+    os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, "", "")
 
 
 def test_the_death_of_the_master_ends_all_workers(start):
-    process = start(*LONG, "--workers", 3)
-    wait_until(lambda: Path("checkpoints/PongDeterministic-v4/latest.pth").exists())
+    process = start(*SLOW, "--workers", 3)
+    wait_until(lambda: Path("slow/latest.pth").exists())
     wait_until(lambda: len(descendants(process.pid)) >= 5)  # fork server, tracker, workers
     pids = descendants(process.pid)
     process.kill()
@@ -67,8 +68,8 @@ def test_the_death_of_the_master_ends_all_workers(start):
 
 
 def test_the_death_of_a_worker_ends_the_run_with_its_cause(start):
-    process = start(*LONG, "--workers", 2)
-    wait_until(lambda: Path("checkpoints/PongDeterministic-v4/latest.pth").exists())
+    process = start(*SLOW, "--workers", 2)
+    wait_until(lambda: Path("slow/latest.pth").exists())
     workers = [
         child.pid
         for child in psutil.Process(process.pid).children(recursive=True)
@@ -81,6 +82,51 @@ def test_the_death_of_a_worker_ends_the_run_with_its_cause(start):
     assert err.startswith("error: worker process ")
     assert "signal SIGKILL" in err
     assert err.count("\n") == 1
+
+
+def test_an_interrupt_while_the_last_picture_is_drawn_keeps_the_outcome(start):
+    process = start(*ENDLESS[:-1], 20)
+    assert process.stdout is not None
+    lines = [process.stdout.readline()]
+    while not lines[-1].startswith("Evaluation after "):
+        lines.append(process.stdout.readline())
+    wait_until(lambda: read(RUN / "latest.pth").solved)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert out.splitlines()[-1].startswith("Solved: ")
+
+
+def test_an_interrupted_test_sums_up_what_it_has_played(start, program):
+    program.train("--max-gradient-updates", 1, "--run-dir", "run")
+    play = ("--test", "--no-render", "--episodes", 10**6, "--restore", "run/latest.pth")
+    process = start(*play)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("Episode 1: ")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert " episodes: mean " in out.splitlines()[-1]
+    for number in range(3):
+        process = start(*play)
+        time.sleep(0.2 + 0.3 * number)  # somewhere in the imports
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode in (130, -signal.SIGINT)
+        assert err == ""
+
+
+@pytest.mark.parametrize("stdout", ["closed", "/dev/full"])
+def test_a_missing_or_full_output_is_no_traceback(stdout):
+    command = [sys.executable, str(ROOT / "main.py"), *map(str, ENDLESS), "--workers", "0"]
+    redirection = ">&-" if stdout == "closed" else f">{stdout}"
+    result = subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", *command, "--max-gradient-updates", "1"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert result.stderr.count("\n") == (0 if stdout == "closed" else 1)
 
 
 def test_two_runs_at_once(start, program):
@@ -137,3 +183,17 @@ def test_all_workers_start_quickly_and_share_their_memory_from_any_folder(start)
     assert len(workers) == 41
     if hasattr(psutil.Process().memory_full_info(), "pss"):
         assert sum(worker.memory_full_info().pss for worker in workers) < 2**30
+
+
+def test_an_interrupted_evaluation_leaves_a_run_that_carries_on_to_the_bit(start, program):
+    options = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", 1)
+    evaluated = (*options, "--eval-every", 2, "--eval-episodes")
+    process = start(*evaluated, 20_000, "--workers", 2)
+    wait_until(lambda: has_rows(RUN, 1))
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert out.splitlines()[-1].startswith("Interrupted after 2 updates, 8 episodes")
+    rest = ("--max-gradient-updates", 4, "--eval-episodes", 2, "--workers", 0)
+    assert program("--restore", RUN / "latest.pth", *rest)[0] == 0
+    assert program(*evaluated, 2, *rest, "--run-dir", "whole")[0] == 0
+    assert same_run(read(RUN / "latest.pth"), read("whole/latest.pth"))

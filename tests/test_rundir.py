@@ -1,3 +1,4 @@
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
@@ -14,22 +15,48 @@ def a_run(path: Path) -> None:
     (path / "latest.pth").write_text(path.name)
 
 
-def test_an_older_run_is_moved_aside_and_the_user_told(tmp_path):
-    path, said = tmp_path / "run", list[str]()
-    for number in (1, 2):
-        run = rundir.open_new(path, said.append)
+def test_an_older_run_is_moved_aside(tmp_path):
+    path, asides = tmp_path / "run", []
+    for number in (1, 2, 3):
+        run = rundir.open_new(path)
+        asides.append(run.aside)
+        assert not (path / "progress.csv").exists()
         (path / "progress.csv").write_text(str(number))
         run.close()
-    rundir.open_new(path, said.append).close()
+    assert asides == [None, tmp_path / "run.1", tmp_path / "run.2"]
     assert (tmp_path / "run.1" / "progress.csv").read_text() == "1"
     assert (tmp_path / "run.2" / "progress.csv").read_text() == "2"
-    assert not (path / "progress.csv").exists()
-    assert [f"{path} held another run: it is now {path}.{n}." for n in (1, 2)] == said
+
+
+def test_a_run_cannot_be_moved_aside_from_within(tmp_path, monkeypatch):
+    a_run(tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "run")
+    for path in (Path(), Path("../run")):
+        with pytest.raises(UsageError, match="from outside"):
+            rundir.open_new(path)
+    assert (tmp_path / "run" / "latest.pth").exists()
+
+
+def test_a_lock_on_a_directory_that_was_moved_aside_meanwhile_is_no_lock(tmp_path, monkeypatch):
+    """Between opening the lock file and locking it, another run moves the directory."""
+    path, real = tmp_path / "run", fcntl.flock
+    path.mkdir()
+
+    def move_first(lock, operation):
+        monkeypatch.setattr(fcntl, "flock", real)
+        path.rename(tmp_path / "aside")
+        path.mkdir()
+        (path / ".lock").write_text("")
+        real(lock, operation)
+
+    monkeypatch.setattr(fcntl, "flock", move_first)
+    with pytest.raises(UsageError, match="another run"):
+        rundir.open_existing(path)
 
 
 def test_a_folder_without_a_run_is_used_as_it_is(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    rundir.open_new(tmp_path, pytest.fail).close()
+    rundir.open_new(tmp_path).close()
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
@@ -46,7 +73,7 @@ def test_two_runs_at_once_and_the_lock_ends_with_its_process(tmp_path):
         assert other.stdout is not None
         other.stdout.readline()
         (path / "latest.pth").write_text("precious")
-        for open_it in (rundir.open_existing, lambda path: rundir.open_new(path, pytest.fail)):
+        for open_it in (rundir.open_existing, rundir.open_new):
             with pytest.raises(UsageError, match="another run is writing there"):
                 open_it(path)
         assert (path / "latest.pth").read_text() == "precious"
@@ -56,11 +83,12 @@ def test_two_runs_at_once_and_the_lock_ends_with_its_process(tmp_path):
     rundir.open_existing(path).close()
 
 
-@pytest.mark.parametrize("path", ["file/run", "file"])
+@pytest.mark.parametrize("path", ["file/run", "file", "x" * 300, "nul\0", "loop/run"])
 def test_a_directory_that_cannot_be_written_is_an_error(tmp_path, path):
     (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UsageError, match=r"--run-dir .* cannot be written"):
-        rundir.open_new(tmp_path / path, pytest.fail)
+        rundir.open_new(tmp_path / path)
 
 
 def test_where_a_run_goes(tmp_path, monkeypatch):
@@ -93,7 +121,8 @@ def test_a_csv_is_carried_on_without_gaps_or_doubled_rows(tmp_path):
     path = tmp_path / "progress.csv"
     rundir.carry_csv_on(path, ["update", "x"], 0)
     assert path.read_text() == "update,x\n"
-    path.write_text("update,x\n1,a\n2,b\n3,c\n4,")  # killed while writing
+    damaged = b"\xff\x00\n\xc2\xb2,x\n"  # bytes that are no text, a digit that is no number
+    path.write_bytes(b"update,x\n1,a\n2,b\n3,c\n" + damaged + b"4,")  # killed while writing
     rundir.carry_csv_on(path, ["update", "x"], 2)
     assert path.read_text() == "update,x\n1,a\n2,b\n"
     wait_until(lambda: not path.with_name("progress.csv.tmp").exists())

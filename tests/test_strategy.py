@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from es.errors import RunError
 from es.noise import draw
 from es.strategy import Strategy
 from tests.conftest import same
@@ -106,10 +107,31 @@ def test_a_pair_with_equal_returns_contributes_nothing():
     assert cosine == pytest.approx(1, abs=1e-6)
 
 
-def test_load_optimizer_refuses_moments_of_another_size():
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda moments: moments.update(exp_avg=torch.zeros(SIZE + 1)),
+        lambda moments: moments.update(exp_avg_sq=torch.full((SIZE,), math.nan)),
+        lambda moments: moments.pop("exp_avg"),
+        lambda moments: moments.update(more=torch.zeros(SIZE)),
+    ],
+)
+def test_load_optimizer_refuses_moments_that_do_not_fit(change):
     adam = Strategy(theta(), n=4, sigma=0.1, lr=0.1, use_adam=True)
     adam.tell([1.0, 2.0, 3.0, 4.0])
-    state = adam.optimizer.state_dict()
-    state["state"][0]["exp_avg"] = torch.zeros(SIZE + 1)
-    with pytest.raises(ValueError, match="exp_avg"):
+    state = copy.deepcopy(adam.optimizer.state_dict())
+    adam.load_optimizer(state)
+    change(state["state"][0])
+    with pytest.raises(ValueError, match="optimiser"):
         adam.load_optimizer(state)
+
+
+def test_parameters_that_leave_the_range_of_numbers_stop_the_run():
+    strategy = Strategy(theta(), n=2, sigma=1.0, lr=1e30, lr_decay=1e20)
+
+    def play() -> None:
+        for _ in range(5):
+            strategy.tell([1.0, 2.0])
+
+    with pytest.raises(RunError, match=r"finite|possible"):
+        play()

@@ -1,6 +1,7 @@
 """Whole runs through the command line, in this process where processes do not matter."""
 
 import csv
+import re
 import tomllib
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from envs import make_env
+from es.checkpoint import save
 from es.monitor.record import COLUMNS
 from es.noise import Stream, derive_seed
 from es.rollout import evaluation_seed, rollout
@@ -84,7 +86,12 @@ def test_any_number_of_workers_gives_the_same_run_to_the_bit(program, workers):
 
 
 @pytest.mark.parametrize(
-    "options", [("--useAdam", "--lr", 0.02), ("--lr-decay", 0.9, "--variable-ep-len")]
+    "options",
+    [
+        ("--useAdam", "--lr", 0.02),
+        ("--lr-decay", 0.9, "--variable-ep-len"),
+        ("--eval-every", 3, "--eval-episodes", 2),
+    ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(program, options):
     program.train(*options, "--max-gradient-updates", 20, "--run-dir", "whole")
@@ -151,6 +158,19 @@ def test_a_different_setting_is_an_error_unless_overridden(program):
     assert read(RUN / "latest.pth").settings["lr"] == 0.5
 
 
+def learning_rates(directory=RUN):
+    return [float(row["lr"]) for row in rows(directory)]
+
+
+def test_an_override_of_rate_or_decay_holds_from_then_on(program):
+    program.train("--lr-decay", 0.5, "--max-gradient-updates", 3)
+    again = ("--override", "--workers", 0, "--restore", RUN / "latest.pth")
+    program(*again, "--lr-decay", 0.1, "--max-gradient-updates", 5)
+    program(*again, "--lr", 7, "--max-gradient-updates", 7)
+    expected = [0.1, 0.05, 0.025, 0.0125, 0.00125, 7, 0.7]
+    assert learning_rates() == pytest.approx(expected)
+
+
 def test_an_override_may_change_the_optimiser(program):
     program.train("--max-gradient-updates", 2)
     status, _, _ = program(
@@ -193,6 +213,55 @@ def test_a_bare_state_dict_restores_the_weights_alone(program):
     assert "does not fit --env-name PongDeterministic-v4" in err
 
 
+def test_bare_weights_in_the_place_of_the_run_are_kept_and_can_be_repeated(program):
+    program.train("--max-gradient-updates", 1)
+    weights = read(RUN / "latest.pth").parameters
+    for path in RUN.iterdir():
+        path.unlink()
+    torch.save(weights, RUN / "latest.pth")
+    program.train("--restore", RUN / "latest.pth", "--max-gradient-updates", 1)
+    first = read(RUN / "latest.pth")
+    assert program("--config", RUN / "config.toml", "--run-dir", "again")[0] == 0
+    assert same_run(read("again/latest.pth"), first)
+
+
+def test_the_settings_file_of_a_changed_branch_repeats_it(program):
+    program.train("--max-gradient-updates", 2, "--save-every", 1, "--run-dir", "old ü😀")
+    program(
+        "--restore", "old ü😀/update-1.pth", "--override", "--lr", 0.5, "--run-dir", "branch",
+        "--max-gradient-updates", 3,
+    )  # fmt: skip
+    assert learning_rates(Path("branch")) == [0.5, 0.5]
+    assert program("--config", "branch/config.toml", "--run-dir", "again")[0] == 0
+    assert same_run(read("again/latest.pth"), read("branch/latest.pth"))
+    status, out, _ = program("--test", "--no-render", "--config", "branch/config.toml")
+    assert status == 0
+    assert out.startswith("Episode 1: ")
+
+
+def test_a_run_resumed_from_inside_still_knows_its_place(program, monkeypatch):
+    program.train("--max-gradient-updates", 1, "--run-dir", "here")
+    monkeypatch.chdir("here")
+    assert program("--restore", "latest.pth", "--max-gradient-updates", 2)[0] == 0
+    assert tomllib.loads(Path("config.toml").read_text())["run-dir"] == "here"
+
+
+def test_a_checkpoint_does_not_choose_modules_to_import(program):
+    slow = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--max-episode-length", 1)
+    more = ("--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
+    assert program(*slow, *more)[0] == 0
+    play = ("--test", "--no-render", "--episodes", 1, "--restore", "run/latest.pth")
+    status, _, err = program(*play)
+    assert status == 2
+    assert "--env-name tests.slow:Slow-v0" in err
+    assert program(*play, *slow[:2])[0] == 0
+    checkpoint = read("run/latest.pth")
+    checkpoint.environment["id"] = "this:CartPole-v1"
+    save(checkpoint, Path("evil.pth"))
+    status, out, _ = program(*play[:-1], "evil.pth", *slow[:2])
+    assert "Zen" not in out
+
+
 def test_an_older_run_is_kept(program):
     program.train("--max-gradient-updates", 1, "--sigma", 0.2)
     out = program.train("--max-gradient-updates", 2)
@@ -221,6 +290,16 @@ def test_reaching_the_target_ends_the_run_before_the_step(program):
     )
     assert f"6 episodes: mean {mean:.2f}, standard deviation {std:.2f}" in played
     assert program("--restore", RUN / "latest.pth")[1].startswith("Finished already: ")
+
+
+def test_a_lucky_episode_does_not_reach_the_target(program):
+    """The unperturbed episode alone does not count: fresh ones must confirm it."""
+    target = ("--seed", 2, "--n", 8, "--target-return", 100, "--max-gradient-updates", 15)
+    status, out, _ = program(*CARTPOLE, "--workers", 0, *target)
+    assert any(float(row["unperturbed_return"]) >= 100 for row in rows())
+    assert float(re.findall(r"Evaluation after \d+ updates: mean ([\d.]+)", out)[0]) < 100
+    assert status == 1
+    assert len(rows()) == 15
 
 
 def test_going_on_after_the_target_takes_the_step_that_was_left_out(program):
@@ -278,8 +357,10 @@ def test_frames_and_minutes_end_a_run(program):
 
 
 def test_the_cap_follows_the_batch_with_variable_ep_len(program):
-    program.train("--max-gradient-updates", 3, "--variable-ep-len")
+    out = program.train("--max-gradient-updates", 3, "--variable-ep-len")
     lengths = [float(row["episode_length_mean"]) for row in rows()]
+    caps = [int(cap) for cap in re.findall(r"Max episode length: (\d+)", out)]
+    assert caps == [100_000, *(int(2 * length) for length in lengths[:-1])]
     assert read(RUN / "latest.pth").counters.max_episode_length == int(2 * lengths[-1])
     assert read(RUN / "latest.pth").settings["max_episode_length"] == 100_000
 

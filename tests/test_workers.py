@@ -84,6 +84,15 @@ def test_a_worker_killed_from_outside_is_noticed(pool):
         slow.evaluate(SNAPSHOT, TASKS)
 
 
+def test_the_signals_of_the_terminal_do_not_reach_workers(pool):
+    steady = pool()
+    expected = steady.evaluate(SNAPSHOT, TASKS)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        for pid in steady.pids:
+            os.kill(pid, number)
+    assert steady.evaluate(SNAPSHOT, TASKS) == expected
+
+
 def test_an_environment_that_cannot_be_built_is_an_error(pool):
     with pytest.raises(RunError, match="unexpected keyword argument 'nonsense'"):
         pool(recipe(nonsense=1)).evaluate(SNAPSHOT, TASKS)

@@ -14,14 +14,19 @@ from typing import Any, Literal
 
 from es.errors import UsageError
 
+MAX_WORKERS = 100_000
 Check = tuple[Callable[[Any], bool], str]
 POSITIVE: Check = (lambda value: value > 0, "must be above 0")
 NOT_NEGATIVE: Check = (lambda value: value >= 0, "must be 0 or more")
 EVEN: Check = (lambda value: value >= 2 and value % 2 == 0, "must be an even number, 2 or more")
 NOT_EMPTY: Check = (lambda value: bool(value.strip()), "must not be empty")
 WORKERS: Check = (
-    lambda value: value == "auto" or value >= 0,
-    "must be 'auto', 0 (no worker processes) or the number of processes",
+    lambda value: value == "auto" or 0 <= value <= MAX_WORKERS,
+    f"must be 'auto', 0 (no worker processes) or the number of processes, {MAX_WORKERS} at most",
+)
+SCALE: Check = (
+    lambda value: 1e-30 <= value <= 1e30,
+    "must be above 0 (1e-30 to 1e30)",
 )
 
 
@@ -75,12 +80,12 @@ class Config:
         40, "algorithm", "Batch size: perturbations per update (even).", EVEN, algorithm=True
     )
     sigma: float = option(
-        0.05, "algorithm", "Standard deviation of the perturbations.", POSITIVE, algorithm=True
+        0.05, "algorithm", "Standard deviation of the perturbations.", SCALE, algorithm=True
     )
-    lr: float = option(0.1, "algorithm", "Learning rate.", POSITIVE, algorithm=True)
+    lr: float = option(0.1, "algorithm", "Learning rate.", SCALE, algorithm=True)
     lr_decay: float = option(
         1.0, "algorithm", "The learning rate is multiplied by it after each update.",
-        POSITIVE, algorithm=True,
+        SCALE, algorithm=True,
     )  # fmt: skip
     use_adam: bool = option(
         False, "algorithm", "Use Adam instead of SGD.", name="useAdam", algorithm=True
@@ -137,9 +142,7 @@ class Config:
         None, "run", "TOML file with settings; flags go before it.", shown="none", saved=False
     )
     restore: str = option("", "run", "Checkpoint to start from.", shown="none")
-    override: bool = option(
-        False, "run", "Let flags change a restored run's algorithm settings.", saved=False
-    )
+    override: bool = option(False, "run", "Let flags change a restored run's algorithm settings.")
 
     test: bool = option(
         False, "watching", "Play the restored policy instead of training.", saved=False

@@ -14,12 +14,13 @@ from typing import Annotated, Any, Literal
 from es.config import FIELDS, TYPES, Config, flag, validate
 from es.errors import UsageError
 
+MAX_WHOLE_FLOAT = 10**300
+
 
 def parse(argv: Sequence[str], settings: Mapping[str, Any] | None = None) -> Config:
     """The command line's `Config`, with `settings` (field name -> value) as the defaults.
 
-    Exits with status 0 for `--help`, 2 for a syntax error. Raises UsageError for a value that
-    makes no sense.
+    Exits with status 0 for `--help`, 2 for a syntax error. The values are not yet validated.
     """
     import tyro  # here, because worker processes import this module and never parse
 
@@ -52,9 +53,7 @@ def parse(argv: Sequence[str], settings: Mapping[str, Any] | None = None) -> Con
     values: dict[str, Any] = {}
     for group in groups:
         values |= vars(getattr(parsed, group))
-    config = Config(**values)
-    validate(config)
-    return config
+    return Config(**values)
 
 
 def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
             raise UsageError(f"{source}: unknown setting {key!r} (see --help)")
         name = names[key]
         kinds = typing.get_args(TYPES[name]) or (TYPES[name],)
-        if float in kinds and type(value) is int:
+        if float in kinds and type(value) is int and abs(value) < MAX_WHOLE_FLOAT:
             checked[name] = float(value)
         elif _fits(value, TYPES[name]):
             checked[name] = value
@@ -85,7 +84,7 @@ def read_toml(path: str) -> dict[str, Any]:
             settings = tomllib.load(file)
     except OSError as error:
         raise UsageError(f"--config {path}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # bad syntax, bytes or numbers; too deep
         raise UsageError(f"--config {path}: is not valid TOML ({error})") from error
     checked = from_mapping(settings, f"--config {path}")
     for name in checked:
@@ -96,10 +95,25 @@ def read_toml(path: str) -> dict[str, Any]:
 
 def write_toml(settings: Mapping[str, Any]) -> str:
     """The text of a settings file that `read_toml` reads back to `settings`."""
-    # A JSON string, number or truth value is also one of TOML.
-    lines = [f"{flag(name)[2:]} = {json.dumps(value)}" for name, value in settings.items()]
+    # A JSON string, number or truth value is also one of TOML, but for one character.
+    values = {
+        name: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        for name, value in settings.items()
+    }
+    lines = [f"{flag(name)[2:]} = {value}" for name, value in values.items()]
     title = "# The settings of this run: repeat it with --config and this file."
     return "\n".join([title, *lines, ""])
+
+
+def inherited(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """A checkpoint's settings by field name, checked; UsageError, naming `source`, for bad ones."""
+    own = from_mapping(settings, source)
+    own = {name: value for name, value in own.items() if FIELDS[name].metadata["saved"]}
+    try:
+        validate(Config(**own))
+    except UsageError as error:
+        raise UsageError(f"{source}: is damaged ({error})") from error
+    return own
 
 
 def differences(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from pathlib import Path
 
 from rich.console import Console as RichConsole
 from rich.live import Live
@@ -76,7 +75,8 @@ class Console:
 
 def command(*arguments: object) -> str:
     """The command line that starts this program again, with other arguments."""
-    python, here = Path(sys.executable), Path.cwd()
     # The interpreter of a virtual environment in this folder need not be the shell's 'python'.
-    name = os.path.relpath(python, here) if python.is_relative_to(here) else "python"
+    name = os.path.relpath(sys.executable)
+    if name.startswith(os.pardir):
+        name = "python"
     return shlex.join([name, sys.argv[0], *map(str, arguments)])

@@ -7,10 +7,12 @@ standard input, and ends with it.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from es.rundir import CURVE, PROGRESS
@@ -40,17 +42,20 @@ class CurvePainter:
             self._draw()
             self._due = time.monotonic() + REDRAW_SECONDS
 
-    def close(self, seconds: float) -> None:
-        """Has the last state drawn, and waits for it so long."""
+    def close(self, patience: Callable[[], float]) -> None:
+        """Has the last state drawn, and waits for it; patience: for how many seconds at most."""
         if not self._drawn:
             self._draw()
-        if self._process is not None and self._process.stdin is not None:
-            try:
-                self._process.stdin.close()
-                self._process.wait(seconds)
-            except (OSError, subprocess.TimeoutExpired):
-                self._process.kill()
-                self._process.wait()
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        start = time.monotonic()
+        while self._process.poll() is None and time.monotonic() - start < patience():
+            time.sleep(0.01)
+        self._process.kill()
+        self._process.wait()
 
     def _draw(self) -> None:
         if self._process is None:
@@ -64,11 +69,9 @@ class CurvePainter:
                 start_new_session=True,
             )
         assert self._process.stdin is not None
-        try:
+        with contextlib.suppress(OSError):  # a missing picture is no reason to end a run
             self._process.stdin.write(b"\n")
             self._process.stdin.flush()
-        except OSError:
-            pass  # a missing picture is no reason to end a run
         self._drawn = True
 
 

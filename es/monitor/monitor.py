@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from es import checkpoint as checkpoints
@@ -24,13 +24,22 @@ class Monitor:
         self._painter = CurvePainter(directory, title)
         self._writer = BackgroundWriter()
 
-    def commit(self, record: Record | None, files: Mapping[str, Checkpoint]) -> None:
-        """Writes an update's figures, then the checkpoints by file name, as one job.
+    def commit(
+        self,
+        files: Mapping[str, Checkpoint],
+        *,
+        record: Record | None = None,
+        evaluation: tuple[int, float, float] | None = None,
+    ) -> None:
+        """Writes figures, then checkpoints by file name, as one job.
 
         In this order, a checkpoint on disk never knows of an update that the figures lack.
+        evaluation: the number of updates before it, mean and standard deviation.
         """
 
         def write() -> None:
+            if evaluation is not None:
+                self._files.write_evaluation(*evaluation)
             if record is not None:
                 self._files.write(record)
                 self._painter.request()
@@ -39,12 +48,8 @@ class Monitor:
 
         self._writer.submit(write)
 
-    def evaluation(self, update: int, mean: float, std: float) -> None:
-        """Adds an evaluation of the parameters after `update` updates."""
-        self._writer.submit(lambda: self._files.write_evaluation(update, mean, std))
-
-    def close(self, *, patience: float) -> None:
-        """Finishes everything written; waits for the last picture at most `patience` seconds."""
+    def close(self, *, patience: Callable[[], float]) -> None:
+        """Finishes everything written; waits for the last picture at most `patience()` seconds."""
         try:
             self._writer.close()
         finally:

@@ -201,8 +201,9 @@ class _Worker:
     def _death(self) -> RunError:
         self.process.join(CLOSE_SECONDS)
         code = self.process.exitcode
+        names = {-number: number.name for number in signal.Signals}
         if code is not None and code < 0:
-            cause = f"signal {signal.Signals(-code).name}"
+            cause = f"signal {names.get(code, -code)}"
         else:
             cause = f"exit code {code}"
         return RunError(f"worker process {self.process.pid} died ({cause}) {self._doing()}")

@@ -47,7 +47,13 @@ def start_forkserver(preload: Sequence[str]) -> None:
 
     resource_tracker.ensure_running()  # first, since it lets go of the signals held here
     with importable(), _terminal_signals_held():
-        forkserver.ensure_running()
+        try:
+            forkserver.ensure_running()
+        except OSError as error:  # its socket lies in the folder for temporary files
+            raise UsageError(
+                f"--workers: cannot start worker processes ({error}); set TMPDIR to a short path "
+                "that exists, or use --workers 0"
+            ) from error
 
 
 def allow_open_files(wanted: int) -> None:
@@ -57,7 +63,7 @@ def allow_open_files(wanted: int) -> None:
         return
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         raise UsageError(
             f"--workers: so many processes need {wanted} open files, and the system allows {hard}; "
             "use fewer (--workers auto)"
