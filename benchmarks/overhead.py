@@ -18,7 +18,7 @@ from unittest import mock
 
 from es.workers.processes import limit_threads, start_forkserver
 
-PAIRS, UPDATES = 7, 60
+PAIRS, UPDATES = 5, 60
 ARGUMENTS = (
     "--small-net", "--env-name", "CartPole-v1", "--max-gradient-updates", str(UPDATES), "--silent"
 )  # fmt: skip
@@ -52,7 +52,7 @@ def loop(seed: int, *, report: bool) -> tuple[float, float]:
             mock.patch.object(train.Trainer, "run", timed(train.Trainer.run, loops))
         )
         for owner, name in (
-            (Monitor, "commit"), (Console, "report"), (train.Trainer, "_checkpoints_due")
+            (Monitor, "commit"), (Console, "report"), (train.Trainer, "_checkpoint")
         ):  # fmt: skip
             real = getattr(owner, name)
             quiet: Callable[..., Any] = lambda *arguments, **keywords: {}  # noqa: E731

@@ -51,7 +51,8 @@ def test_an_interrupt_before_the_first_update_leaves_a_run_to_carry_on(start):
 
 def test_an_interrupt_during_start_up_is_quiet(start):
     process = start(*SLOW)
-    wait_until(lambda: descendants(process.pid))  # the fork server is starting
+    wait_until(lambda: len(descendants(process.pid)) >= 2)  # the fork server is importing
+    time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, "", "")
