@@ -17,7 +17,7 @@ from pathlib import Path
 
 from es.rundir import CURVE, PROGRESS
 
-REDRAW_SECONDS = 5.0
+REDRAW_SECONDS = 10.0
 LINES = {
     "return_mean": ("average", "#0072b2", "-"),
     "return_max": ("max", "#009e73", ":"),
