@@ -10,8 +10,9 @@ from contextlib import ExitStack
 
 import numpy as np
 
+from ending import conclude, ending, evaluation_due, target_met
 from es import rundir
-from es.checkpoint import Checkpoint, Counters
+from es.checkpoint import Checkpoint
 from es.config import Config
 from es.errors import RunError
 from es.interrupts import Interrupted, Interrupts
@@ -55,31 +56,12 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             monitor.close(
                 patience=lambda: HURRIED_SECONDS if interrupts.received else PICTURE_SECONDS
             )
-        status, last_line = conclude(trainer, run, interrupted)
+        status, last_line = conclude(
+            run.config, trainer.counters, trainer.solved, run.path / rundir.LATEST, interrupted
+        )
         console.say(f"Watch it: {command('--test', '--restore', run.path / rundir.LATEST)}")
         console.close(last_line)
         return status
-
-
-def conclude(trainer: Trainer, run: Run, interrupted: Interrupted | None) -> tuple[int, str]:
-    """The exit status and the last line."""
-    counters, target = trainer.counters, run.config.target_return
-    done = (
-        f"{counters.update} updates, {counters.episodes} episodes, {counters.frames} frames, "
-        f"{counters.wall_seconds:.1f} s"
-    )
-    latest = run.path / rundir.LATEST
-    if interrupted:
-        line = f"Interrupted after {done}. Carry on: {command('--restore', latest)}"
-        return interrupted.status, line
-    if solved := trainer.solved:
-        return 0, (
-            f"Solved: mean {solved['mean']:.2f}, standard deviation {solved['std']:.2f} over "
-            f"{run.config.eval_episodes} episodes (target {target:g}) after {done}"
-        )
-    if target is not None:
-        return 1, f"Target not reached: no mean return of {target:g} in {done}"
-    return 0, f"Finished: {done}, saved as {latest}"
 
 
 class Trainer:
@@ -240,28 +222,3 @@ class Trainer:
             steps_per_second=speed,
             **describe_batch(batch, score),  # type: ignore[arg-type]
         )
-
-
-def evaluation_due(config: Config, counters: Counters) -> bool:
-    """Whether --eval-every wants these parameters evaluated."""
-    every, update = config.eval_every, counters.update
-    return every is not None and update % every == 0 and update > counters.evaluated
-
-
-def ending(config: Config, counters: Counters) -> str | None:
-    """The ending condition that a run has met, in words."""
-    if counters.update >= config.max_gradient_updates:
-        return f"{counters.update} updates (--max-gradient-updates)"
-    if config.max_frames is not None and counters.frames >= config.max_frames:
-        return f"{counters.frames} frames (--max-frames)"
-    if config.max_minutes is not None and counters.wall_seconds >= 60 * config.max_minutes:
-        return f"{counters.wall_seconds / 60:.1f} minutes (--max-minutes)"
-    return None
-
-
-def target_met(config: Config, ours: Checkpoint) -> str | None:
-    """The target that the checkpoint's run ended with, where no higher one is asked for."""
-    target, solved = config.target_return, ours.solved
-    if target is None or solved is None or solved["mean"] < target:
-        return None
-    return f"a mean return of {solved['mean']:.2f} (--target-return)"

@@ -190,7 +190,7 @@ def test_an_interrupted_evaluation_leaves_a_run_that_carries_on_to_the_bit(start
     options = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", 1)
     evaluated = (*options, "--eval-every", 2, "--eval-episodes")
     process = start(*evaluated, 20_000, "--workers", 2)
-    wait_until(lambda: has_rows(RUN, 1))
+    wait_until(lambda: has_rows(RUN, 2))
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert out.splitlines()[-1].startswith("Interrupted after 2 updates, 8 episodes")

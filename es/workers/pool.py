@@ -127,10 +127,10 @@ class WorkerPool:
         return [results[task.index] for task in tasks]
 
     def close(self) -> None:
-        """Ends all workers: an idle one closes its environment first, a busy one is killed."""
+        """Ends all workers: a free one closes its environment first, a busy one is killed."""
         for worker in self._workers:
             worker.connection.close()
-            if worker not in self._idle:
+            if worker.task is not None:
                 worker.process.kill()
         deadline = time.monotonic() + CLOSE_SECONDS
         for worker in self._workers:

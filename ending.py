@@ -1,0 +1,60 @@
+"""When a run ends, and how: the ending conditions, the last line and the exit status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from es.checkpoint import Checkpoint, Counters
+from es.config import Config
+from es.interrupts import Interrupted
+from es.monitor.console import command
+
+
+def evaluation_due(config: Config, counters: Counters) -> bool:
+    """Whether --eval-every wants these parameters evaluated."""
+    every, update = config.eval_every, counters.update
+    return every is not None and update % every == 0 and update > counters.evaluated
+
+
+def ending(config: Config, counters: Counters) -> str | None:
+    """The ending condition that a run has met, in words."""
+    if counters.update >= config.max_gradient_updates:
+        return f"{counters.update} updates (--max-gradient-updates)"
+    if config.max_frames is not None and counters.frames >= config.max_frames:
+        return f"{counters.frames} frames (--max-frames)"
+    if config.max_minutes is not None and counters.wall_seconds >= 60 * config.max_minutes:
+        return f"{counters.wall_seconds / 60:.1f} minutes (--max-minutes)"
+    return None
+
+
+def target_met(config: Config, ours: Checkpoint) -> str | None:
+    """The target that the checkpoint's run ended with, where no higher one is asked for."""
+    target, solved = config.target_return, ours.solved
+    if target is None or solved is None or solved["mean"] < target:
+        return None
+    return f"a mean return of {solved['mean']:.2f} (--target-return)"
+
+
+def conclude(
+    config: Config,
+    counters: Counters,
+    solved: dict[str, float] | None,
+    latest: Path,
+    interrupted: Interrupted | None,
+) -> tuple[int, str]:
+    """The exit status and the last line of a run whose state is saved as `latest`."""
+    done = (
+        f"{counters.update} updates, {counters.episodes} episodes, {counters.frames} frames, "
+        f"{counters.wall_seconds:.1f} s"
+    )
+    if interrupted:
+        line = f"Interrupted after {done}. Carry on: {command('--restore', latest)}"
+        return interrupted.status, line
+    if solved:
+        return 0, (
+            f"Solved: mean {solved['mean']:.2f}, standard deviation {solved['std']:.2f} over "
+            f"{config.eval_episodes} episodes (target {solved['target']:g}) after {done}"
+        )
+    if config.target_return is not None:
+        return 1, f"Target not reached: no mean return of {config.target_return:g} in {done}"
+    return 0, f"Finished: {done}, saved as {latest}"
