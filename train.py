@@ -81,10 +81,10 @@ class Trainer:
     def run(self) -> None:
         """Updates until an ending condition."""
         self.monitor.commit({rundir.LATEST: self.saved})
-        while True:
+        while not self.solved:
             if evaluation_due(self.config, self.counters):
                 self.evaluate_for_best()
-            if self.solved or ending(self.config, self.counters):
+            if ending(self.config, self.counters):
                 return
             self.update()
 
@@ -102,7 +102,8 @@ class Trainer:
         if self.solved:
             # The parameters are those of the last state still. Were the run to go on, it would
             # play this batch again and take the step.
-            state = self.saved.counters._replace(best_score=score)
+            best = score if self.config.eval_every is None else self.solved["mean"]
+            state = self.saved.counters._replace(best_score=best)
             self.saved = self.saved._replace(solved=self.solved, counters=state)
             files = dict.fromkeys((rundir.BEST, rundir.LATEST), self.saved)
             self._count(batch)

@@ -24,8 +24,9 @@ class RunDir:
     aside: where the run went that was in the directory before, if there was one.
     """
 
-    def __init__(self, path: Path, lock: IO[str], aside: Path | None = None) -> None:
-        self.path, self.aside = path, aside
+    def __init__(self, path: Path, lock: IO[str]) -> None:
+        self.path = path
+        self.aside: Path | None = None
         self._lock = lock
 
     def close(self) -> None:

@@ -312,6 +312,17 @@ def test_a_lucky_episode_does_not_reach_the_target(program):
     assert len(rows()) == 15
 
 
+def test_an_evaluation_that_falls_due_with_the_solution_changes_nothing(program):
+    """The update that solves the task is the 5th, after which one would be due."""
+    options = ("--seed", 3, "--target-return", 40, "--max-gradient-updates", 9)
+    program.train(*options, "--eval-every", 5)
+    solved = read(RUN / "latest.pth")
+    assert solved.solved is not None
+    assert len(rows()) == 5
+    assert solved.counters.update == 4
+    assert solved.counters.best_score == solved.solved["mean"]
+
+
 def test_going_on_after_the_target_takes_the_step_that_was_left_out(program):
     options = ("--n", 20, "--max-gradient-updates", 12)
     program.train(*options, "--run-dir", "whole")
