@@ -85,6 +85,13 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
+def run_python(program: str) -> subprocess.CompletedProcess[str]:
+    """What a program does in an interpreter of its own, with the project at hand."""
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
 def descendants(pid: int) -> list[int]:
     """The living processes that a process started, directly or not."""
     try:

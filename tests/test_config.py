@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +5,7 @@ import pytest
 from es.config import FIELDS, Config, flag, validate
 from es.config.sources import differences, from_mapping, parse, read_toml, write_toml
 from es.errors import UsageError
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run_python
 
 REFERENCE_DEFAULTS = {
     "--env-name": "PongDeterministic-v4",
@@ -152,9 +150,7 @@ def test_help_is_grouped_complete_and_light():
         "try: main(['--help'])\n"
         "finally: print(sorted({'torch', 'gymnasium', 'numpy'} & set(sys.modules)))"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    result = run_python(program)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.endswith("[]\n")
     for name in FIELDS:

@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 
 import ale_py
 import cv2
@@ -18,7 +16,7 @@ from envs import (
     shapes,
 )
 from es.errors import UsageError
-from tests.conftest import ROOT
+from tests.conftest import run_python
 
 GAMES = sorted(
     match[1] for key in gymnasium.registry if (match := re.fullmatch(r"ALE/(\w+)-v5", key))
@@ -207,7 +205,5 @@ def test_nothing_is_said_on_the_way():
         "for name in ('CartPole-v0', 'PongDeterministic-v0', 'LunarLander-v3'):\n"
         "    env = make_env(describe_env(name)); env.reset(seed=0); env.step(0); env.close()"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    result = run_python(program)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
