@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from envs import describe_env, make_env, shapes
+from envs import describe_env, make_env, max_steps, shapes
 from es.checkpoint import Checkpoint
 from es.config import Config
 from es.errors import UsageError
 from es.noise import FloatArray, Stream, derive_seed
 from es.rollout import Recipe
-from model import Actor, describe_network, flatten, initial_theta
+from model import describe_network, flatten, initial_theta, make_actor
 
 Restored = Checkpoint | dict[str, Tensor] | None
 
@@ -26,7 +26,11 @@ class Game(NamedTuple):
 
     def recipe(self) -> Recipe:
         """How a worker builds both."""
-        return Recipe(partial(make_env, self.environment), partial(Actor, self.network))
+        return Recipe(
+            partial(make_env, self.environment),
+            partial(make_actor, self.network),
+            max_steps(self.environment),
+        )
 
 
 def describe(config: Config, restored: Restored) -> tuple[Game, FloatArray]:

@@ -11,6 +11,7 @@ if __name__ == "__main__":
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from es.config import Config, sources, validate
@@ -48,6 +49,10 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     limit_threads()
     if not config.test and config.workers != 0:
         start_forkserver(["game"])  # it imports what workers need while this process does
+    if not config.silent:
+        from es.kernels import compiling
+
+        compiling.notify = partial(print, flush=True)
     restored: Restored = None
     if config.restore:
         config, restored = restore(argv, config, file)

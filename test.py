@@ -12,14 +12,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from envs import make_env
+from envs import make_env, max_steps
 from es.checkpoint import Checkpoint
 from es.config import Config
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
 from es.rollout import evaluation_seed, rollout
 from game import Restored, describe
-from model import Actor
+from model import make_actor
 
 UNSEEN_EPISODES = 10
 SMALLEST_WINDOW = 400  # pixels: smaller pictures, such as Atari's, are enlarged
@@ -96,8 +96,9 @@ def _open_display() -> Any:
 def test(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     """Plays episodes and prints their rewards and a summary; the result is the exit status."""
     game, theta = describe(config, restored)
-    actor = Actor(game.network)
+    actor = make_actor(game.network)
     actor.bind(theta)
+    cap = min(config.max_episode_length, max_steps(game.environment) or config.max_episode_length)
     env = make_env(game.environment, None if config.no_render else "rgb_array")
     if not config.no_render:
         env = Window(env, config.env_name)
@@ -109,7 +110,7 @@ def test(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             for index in itertools.islice(itertools.count(), _episodes(config)):
                 seed = _episode_seed(config, restored, index)
                 with interrupts.allowed():
-                    episode = rollout(env, actor, seed, config.max_episode_length)
+                    episode = rollout(env, actor, seed, cap)
                 returns.append(episode.episode_return)
                 print(f"Episode {index + 1}: reward {episode.episode_return:.2f}, "
                       f"{episode.steps} steps", flush=True)  # fmt: skip

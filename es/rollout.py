@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -37,10 +38,14 @@ class Actor(Protocol):
 
 
 class Recipe(NamedTuple):
-    """How a process makes the things to play with; both parts can be pickled."""
+    """How a process makes the things to play with; all of it can be pickled.
+
+    max_steps: what the environment leaves to the loop, when its episodes are cut off.
+    """
 
     make_env: Callable[[], Environment]
     make_actor: Callable[[], Actor]
+    max_steps: int | None = None
 
 
 class Snapshot(NamedTuple):
@@ -100,7 +105,7 @@ class Episode(NamedTuple):
     steps: int
 
 
-def rollout(env: Environment, actor: Actor, seed: int, cap: int) -> Episode:
+def rollout(env: Environment, actor: Actor, seed: int, cap: float) -> Episode:
     """Plays one episode of at most `cap` steps; the outcome depends on the arguments alone."""
     observation, _ = env.reset(seed=seed)
     actor.reset()
@@ -120,6 +125,7 @@ class Player:
     def __init__(self, recipe: Recipe) -> None:
         self.env = recipe.make_env()
         self.actor = recipe.make_actor()
+        self._max_steps = math.inf if recipe.max_steps is None else recipe.max_steps
         self._perturbed: FloatArray | None = None
 
     def play(self, snapshot: Snapshot, task: Task) -> Result:
@@ -128,4 +134,5 @@ class Player:
             self._perturbed = np.empty_like(snapshot.theta)
         perturb(snapshot.theta, task.noise_seed, task.sign, snapshot.sigma, self._perturbed)
         self.actor.bind(self._perturbed)
-        return Result(task.index, *rollout(self.env, self.actor, task.episode_seed, task.cap))
+        cap = min(task.cap, self._max_steps)
+        return Result(task.index, *rollout(self.env, self.actor, task.episode_seed, cap))

@@ -85,10 +85,17 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
-def run_python(program: str) -> subprocess.CompletedProcess[str]:
-    """What a program does in an interpreter of its own, with the project at hand."""
+def run_python(
+    program: str, cwd: Path = ROOT, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """What a program does in an interpreter of its own, with the project in `cwd` at hand."""
     return subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        cwd=cwd,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

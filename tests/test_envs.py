@@ -6,15 +6,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from envs import (
-    FreshWorld,
-    ImageNormalizer,
-    PreprocessImage,
-    describe_env,
-    make_env,
-    preprocess,
-    shapes,
-)
+from envs import FreshWorld, describe_env, make_env, max_steps, shapes
+from envs.atari import AtariImages
+from envs.images import ImageNormalizer, PreprocessImage, preprocess
 from es.errors import UsageError
 from tests.conftest import run_python
 
@@ -147,55 +141,122 @@ def test_a_broken_constructor_is_an_error():
         make_env({"id": "CartPole-v1", "kwargs": {"nonsense": 1}})
 
 
-def test_preprocessing_against_the_definition():
-    """Crop, 80x80, 42x42, mean of the colours, 0..1; from frames of three games, and of noise."""
-    frames = [np.random.default_rng(0).integers(0, 256, (210, 160, 3), dtype=np.uint8)]
-    for game in ("Pong", "Breakout", "SpaceInvaders"):
-        env = gymnasium.make(f"ALE/{game}-v5", disable_env_checker=True)
-        env.reset(seed=0)
-        for _ in range(50):
-            frame = env.step(env.action_space.sample())[0]
-        frames.append(frame)
-    for frame in frames:
-        small = cv2.resize(cv2.resize(frame[34:194, :160], (80, 80)), (42, 42))
-        expected = small.astype(np.float64).mean(axis=2) / 255
-        result = preprocess(frame, crop=True)
-        assert result.shape == (1, 42, 42)
-        assert result.dtype == np.float32
-        np.testing.assert_allclose(result[0], expected, atol=1e-6)
+ATARI = [
+    ("ALE/Pong-v5", {}),
+    ("PongDeterministic-v4", {}),
+    ("ALE/Breakout-v5", {"repeat_action_probability": 0.25}),
+    ("ALE/SpaceInvaders-v5", {"frameskip": (2, 5)}),
+    ("ALE/Berzerk-v5", {}),
+    ("ALE/Boxing-v5", {"obs_type": "grayscale"}),
+    ("Pong-v4", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "kwargs"), ATARI)
+def test_atari_games_are_played_as_gymnasium_plays_them(name, kwargs):
+    """The same rewards and ends for the same seed, and images as defined: crop, 80x80, 42x42, mean
+    of the colours, 0..1, but for what rounding to bytes in between loses."""
+    description = describe_env(name)
+    description["kwargs"].update(kwargs)
+    ours = make_env(description)
+    theirs = gymnasium.make(description["id"], disable_env_checker=True, **description["kwargs"])
+    assert isinstance(ours, AtariImages)
+    for seed in (5, 2**31 - 1, 5):
+        frame, _ = theirs.reset(seed=seed)
+        observation, _ = ours.reset(seed=seed)
+        normalizer = ImageNormalizer()
+        normalizer.reset()
+        ours.action_space.seed(seed)
+        for _ in range(150):
+            small = cv2.resize(cv2.resize(frame[34:194, :160], (80, 80)), (42, 42))
+            expected = small.reshape(42, 42, -1).mean(axis=2, dtype=np.float32) / 255
+            np.testing.assert_allclose(ours._image.reshape(42, 42), expected, atol=0.004)
+            assert np.array_equal(observation, normalizer(ours._image))
+            action = ours.action_space.sample()
+            frame, *expected_outcome, _ = theirs.step(action)
+            observation, *outcome, _ = ours.step(action)
+            assert outcome == expected_outcome
+            if outcome[1] or outcome[2]:
+                break
+    ours.close()
+    theirs.close()
+
+
+def test_most_games_start_again_without_loading():
+    pong, berzerk = (make_env(describe_env(f"ALE/{name}-v5")) for name in ("Pong", "Berzerk"))
+    assert isinstance(pong, AtariImages)
+    assert isinstance(berzerk, AtariImages)
+    assert pong._restart is not None
+    assert berzerk._restart is None  # it draws random numbers while it starts
+
+
+def test_an_atari_game_without_a_seed_is_played_on():
+    env = make_env(describe_env("PongDeterministic-v4"))
+    env.reset(seed=1)
+    env.step(0)
+    assert env.reset()[0].std() == pytest.approx(1, abs=1e-3)
+
+
+def test_shrinking_against_the_definition():
+    """Noise: every pixel differs from its neighbours."""
+    frame = np.random.default_rng(0).integers(0, 256, (160, 160, 3), dtype=np.uint8)
+    small = cv2.resize(cv2.resize(frame, (80, 80)), (42, 42)).astype(np.float64)
+    result = preprocess(frame)
+    assert result.shape == (1, 42, 42)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result[0], small.mean(axis=2) / 255, atol=1e-6)
 
 
 def test_images_that_are_not_atari_screens_are_seen_whole():
     frame = np.zeros((96, 96, 3), np.uint8)
     frame[:10] = 255
-    seen = preprocess(frame, crop=False)[0]
+    seen = preprocess(frame)[0]
     assert seen[0].mean() == pytest.approx(1, abs=0.01)
     assert seen[-1].mean() == 0
-    assert preprocess(frame[..., 0], crop=False).shape == (1, 42, 42)
+    assert preprocess(frame[..., 0]).shape == (1, 42, 42)
 
 
 def test_the_normaliser_against_its_formula():
     """Exponential averages of mean and deviation, each divided by 1 - alpha^t."""
     normalizer, alpha = ImageNormalizer(), 0.9999
+    normalizer.reset()
     images = np.random.default_rng(0).random((30, 1, 42, 42)).astype(np.float32)
     for t, image in enumerate(images, start=1):
         weights = [(1 - alpha) * alpha ** (t - k) for k in range(1, t + 1)]
         mean = sum(w * float(x.mean()) for w, x in zip(weights, images, strict=False))
         std = sum(w * float(x.std()) for w, x in zip(weights, images, strict=False))
         expected = (image - mean / (1 - alpha**t)) / (std / (1 - alpha**t) + 1e-8)
-        np.testing.assert_allclose(normalizer(image), expected, rtol=1e-3, atol=1e-3)
+        result = normalizer(image.reshape(-1))
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_each_episode_starts_with_a_fresh_normaliser():
     env = make_env(describe_env("PongDeterministic-v4"))
-    assert isinstance(env, PreprocessImage)
-    first, _ = env.reset(seed=1)
+    first = env.reset(seed=1)[0].copy()
     for _ in range(30):
         env.step(2)
     again, _ = env.reset(seed=1)
     assert np.array_equal(first, again)
     assert abs(float(first.mean())) < 1e-4  # the first frame is normalised by itself
     assert float(first.std()) == pytest.approx(1, abs=1e-3)
+
+
+def test_other_images_start_with_a_fresh_normaliser_too():
+    env = PreprocessImage(gymnasium.make("CarRacing-v3", continuous=False))
+    first = env.reset(seed=1)[0].copy()
+    env.step(3)
+    assert np.array_equal(env.reset(seed=1)[0], first)
+    env.close()
+
+
+def test_the_loop_is_told_when_to_cut_an_episode_off():
+    """And the environment does not do so itself."""
+    description = describe_env("MountainCar-v0")
+    assert max_steps(description) == 200
+    env = make_env(description)
+    env.reset(seed=0)
+    assert not any(env.step(1)[3] for _ in range(300))
+    assert max_steps(describe_env("PongDeterministic-v4")) is None
 
 
 def test_nothing_is_said_on_the_way():

@@ -3,17 +3,18 @@ import pytest
 import torch
 from torch.nn import functional
 
+from envs import describe_env, make_env, shapes
 from es.errors import UsageError
 from model import (
-    Actor,
-    ConvLSTM,
     describe_network,
     flatten,
     initial_theta,
     layer_shapes,
+    make_actor,
     make_module,
     unflatten,
 )
+from model.convlstm import ConvLSTM
 
 MLP_NETWORK = {"kind": "mlp", "inputs": 4, "actions": 2}
 CONV_NETWORK = {"kind": "convlstm", "inputs": 1, "actions": 6}
@@ -53,7 +54,7 @@ def test_convlstm_against_its_formula():
     assert isinstance(module, ConvLSTM)
     images = torch.randn(3, 1, 42, 42)
     hidden, cell = torch.zeros(256), torch.zeros(256)
-    state = module.initial_state()
+    state = None
     for image in images:
         x = image[None]
         for conv in (module.conv1, module.conv2, module.conv3, module.conv4):
@@ -71,32 +72,87 @@ def test_convlstm_against_its_formula():
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("network", [MLP_NETWORK, CONV_NETWORK])
-def test_the_actor_plays_the_bound_parameters_as_the_module_does(network):
+def assert_same_logits(actor, expected):
+    expected = expected.numpy()
+    assert np.abs(actor.logits() - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        MLP_NETWORK,
+        {"kind": "mlp", "inputs": 1, "actions": 1},
+        {"kind": "mlp", "inputs": 376, "actions": 130},
+        CONV_NETWORK,
+        {"kind": "convlstm", "inputs": 1, "actions": 18},
+    ],
+)
+@pytest.mark.parametrize("scale", [0.1, 1.0, 5.0])
+def test_the_actor_computes_what_the_module_does(network, scale):
+    """On random parameters, small and large, and after another episode with other ones."""
     rng = np.random.default_rng(0)
-    actor, module = Actor(network), make_module(network)
-    shape = (4,) if network["kind"] == "mlp" else (1, 42, 42)
+    actor, module = make_actor(network), make_module(network).requires_grad_(False)
+    shape = (network["inputs"],) if network["kind"] == "mlp" else (1, 42, 42)
     for episode in range(2):
-        theta = initial_theta(network, seed=episode)
+        theta = np.float32(scale) * initial_theta(network, seed=episode)
         module.load_state_dict(unflatten(network, theta))
         actor.bind(theta)
         actor.reset()
-        state = module.initial_state()
-        for _ in range(20):
+        state = None
+        for _ in range(30):
             observation = rng.normal(size=shape).astype(np.float32)
             logits, state = module(torch.from_numpy(observation), state)
             assert actor.act(observation) == int(logits.argmax())
+            assert_same_logits(actor, logits)
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "PongDeterministic-v4"])
+def test_the_actor_keeps_to_the_module_over_a_whole_episode(name):
+    env = make_env(describe_env(name))
+    network = describe_network(*shapes(env, name), small_net=False)
+    actor, module = make_actor(network), make_module(network).requires_grad_(False)
+    theta = initial_theta(network, 1)
+    module.load_state_dict(unflatten(network, theta))
+    actor.bind(theta)
+    actor.reset()
+    observation, state, over, steps = env.reset(seed=3)[0], None, False, 0
+    while not over:
+        action = actor.act(observation)
+        logits, state = module(torch.from_numpy(observation), state)
+        assert_same_logits(actor, logits)
+        observation, _, terminated, truncated, _ = env.step(action)
+        over = terminated or truncated
+        steps += 1
+    assert steps > (5 if network["kind"] == "mlp" else 700)
+
+
+@pytest.mark.parametrize("convert", [np.float64, np.int64, lambda x: np.repeat(x, 2)[::2], list])
+def test_the_mlp_takes_observations_of_any_type(convert):
+    actor, expected = make_actor(MLP_NETWORK), make_actor(MLP_NETWORK)
+    observation = np.array([1, -2, 0, 5], np.float32)
+    for each in (actor, expected):
+        each.bind(initial_theta(MLP_NETWORK, 0))
+        each.reset()
+    assert actor.act(convert(observation)) == expected.act(observation)
+    assert np.array_equal(actor.logits(), expected.logits())
 
 
 def test_reset_forgets_the_episode_before():
-    actor = Actor(CONV_NETWORK)
+    actor = make_actor(CONV_NETWORK)
     actor.bind(initial_theta(CONV_NETWORK, 0))
     image = np.random.default_rng(0).normal(size=(1, 42, 42)).astype(np.float32)
-    actor.reset()
-    first = actor.logits(image).clone()
-    assert not torch.equal(actor.logits(image), first)
-    actor.reset()
-    assert torch.equal(actor.logits(image), first)
+
+    def play() -> list[list[float]]:
+        actor.reset()
+        logits = []
+        for _ in range(2):
+            actor.act(image)
+            logits.append(actor.logits().tolist())
+        return logits
+
+    first = play()
+    assert first[0] != first[1]
+    assert play() == first
 
 
 @pytest.mark.parametrize("network", [MLP_NETWORK, CONV_NETWORK])

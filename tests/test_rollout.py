@@ -13,6 +13,15 @@ def test_an_episode_ends_with_the_environment_or_at_the_cap():
     assert rollout(Counting(length=5), actor, seed=7, cap=3) == Episode(6.0, 3)
 
 
+def test_an_episode_is_cut_off_after_the_environments_own_number_of_steps():
+    snapshot, task = Snapshot(np.zeros(3, np.float32), 0.1), Task(0, 0, 0, 0, 100)
+    for max_steps, steps in ((3, 3), (7, 5), (None, 5)):
+        player = Player(recipe(length=5)._replace(max_steps=max_steps))
+        assert player.play(snapshot, task).steps == steps
+    player = Player(recipe(length=5)._replace(max_steps=3))
+    assert player.play(snapshot, task._replace(cap=2)).steps == 2
+
+
 def test_a_task_is_played_with_its_perturbation_of_the_snapshot():
     theta = np.linspace(0, 1, 20, dtype=np.float32)
     noise = draw(99, np.empty_like(theta))

@@ -14,7 +14,7 @@ from es.checkpoint import save
 from es.monitor.record import COLUMNS
 from es.noise import Stream, derive_seed
 from es.rollout import evaluation_seed, rollout
-from model import Actor, flatten
+from model import flatten, make_actor
 from tests.conftest import CARTPOLE, read, same, same_run
 
 RUN = Path("checkpoints/CartPole-v1")
@@ -348,10 +348,10 @@ def test_the_best_checkpoint_reproduces_its_score(program):
     # Ties: the later. An update's unperturbed episode is played by the parameters before it.
     update = max(index for index, score in enumerate(scores) if score == max(scores))
     assert best.counters.update == update
-    actor = Actor(best.network)
+    actor = make_actor(best.network)
     actor.bind(flatten(best.network, best.parameters))
     seed = derive_seed(1, update, Stream.EPISODE, 2)
-    assert rollout(make_env(best.environment), actor, seed, 1000).episode_return == max(scores)
+    assert rollout(make_env(best.environment), actor, seed, 500).episode_return == max(scores)
 
 
 def test_of_equal_scores_the_later_is_the_best(program):
@@ -364,10 +364,10 @@ def test_evaluations_decide_on_the_best_checkpoint(program):
     out = program.train("--max-gradient-updates", 6, "--eval-every", 2, "--eval-episodes", 3)
     assert out.count("Evaluation after ") == 3
     best = read(RUN / "best.pth")
-    actor, env = Actor(best.network), make_env(best.environment)
+    actor, env = make_actor(best.network), make_env(best.environment)
     actor.bind(flatten(best.network, best.parameters))
     returns = [
-        rollout(env, actor, evaluation_seed(1, best.counters.update, index), 1000).episode_return
+        rollout(env, actor, evaluation_seed(1, best.counters.update, index), 500).episode_return
         for index in range(3)
     ]
     assert np.mean(returns) == read(RUN / "latest.pth").counters.best_score

@@ -2,7 +2,7 @@
 
 A pool has `evaluate(snapshot, tasks) -> results in task order` and `close()`. Workers are started
 once and kept. The parameters lie in memory that all workers share, so that only small tasks go out
-and only scalars come back. A worker has one task at a time; the next goes to whoever is free.
+and only scalars come back. A free worker takes the next task out of a queue by itself.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import multiprocessing
 import selectors
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import connection
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import psutil
@@ -22,7 +22,8 @@ import psutil
 from es.errors import RunError
 from es.rollout import Player, Recipe, Result, Snapshot, Task
 from es.workers.processes import allow_open_files, cores, importable
-from es.workers.worker import Failure, Ready, work
+from es.workers.queue import TaskQueue
+from es.workers.worker import IDLE, Failure, Ready, Shared, work
 
 Progress = Callable[[int], None]
 CLOSE_SECONDS = 1.0
@@ -79,16 +80,20 @@ class WorkerPool:
         workers: int | Literal["auto"] | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
+        count = tasks if workers is None else cores() if workers == "auto" else workers
         self._context = multiprocessing.get_context("forkserver")
-        self._shared_theta = self._context.RawArray(ctypes.c_float, size)
-        self._shared_sigma = self._context.RawValue(ctypes.c_double)
-        self._theta = np.frombuffer(memoryview(self._shared_theta), dtype=np.float32)
+        self._queue = TaskQueue(self._context)
+        self._shared = Shared(
+            self._queue.reader,
+            self._context.RawArray(ctypes.c_float, size),
+            self._context.RawValue(ctypes.c_double),
+            self._context.RawArray(ctypes.c_longlong, [IDLE] * count),
+        )
+        self._theta = np.frombuffer(memoryview(self._shared.theta), dtype=np.float32)
         self._recipe = recipe
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
-        self._idle: list[_Worker] = []
         try:
-            count = tasks if workers is None else cores() if workers == "auto" else workers
             if workers is None and count > cores():
                 self._start(1)
                 count = self._affordable(count, say)
@@ -111,26 +116,29 @@ class WorkerPool:
         tasks under way: the pool can then only be closed.
         """
         np.copyto(self._theta, snapshot.theta)
-        self._shared_sigma.value = snapshot.sigma
-        waiting = list(reversed(tasks))
+        self._shared.sigma.value = snapshot.sigma
+        by_index = {task.index: task for task in tasks}
         results: dict[int, Result] = {}
+        self._queue.put(tasks)
+        self._hand_out()
         while len(results) < len(tasks):
-            while waiting and self._idle:
-                self._idle.pop().give(waiting.pop())
             for key, _ in self._selector.select():
-                message = key.data.receive()
+                if key.data is None:
+                    self._hand_out()
+                    continue
+                message = self._receive(key.data, by_index)
                 if isinstance(message, Result):
                     results[message.index] = message
                     if progress:
                         progress(len(results))
-                self._idle.append(key.data)
         return [results[task.index] for task in tasks]
 
     def close(self) -> None:
         """Ends all workers: a free one closes its environment first, a busy one is killed."""
-        for worker in self._workers:
+        self._queue.close()
+        for worker, playing in zip(self._workers, self._shared.playing, strict=False):
             worker.connection.close()
-            if worker.task is not None:
+            if playing != IDLE:
                 worker.process.kill()
         deadline = time.monotonic() + CLOSE_SECONDS
         for worker in self._workers:
@@ -138,7 +146,6 @@ class WorkerPool:
             worker.process.kill()
             worker.process.join()
         self._workers.clear()
-        self._idle.clear()
         self._selector.close()
 
     def _start(self, count: int) -> None:
@@ -146,7 +153,7 @@ class WorkerPool:
         with importable():
             for _ in range(count):
                 ours, theirs = self._context.Pipe()
-                arguments = (theirs, self._recipe, self._shared_theta, self._shared_sigma)
+                arguments = (theirs, self._recipe, self._shared, len(self._workers))
                 process = self._context.Process(target=work, args=arguments, daemon=True)
                 try:
                     process.start()
@@ -157,11 +164,44 @@ class WorkerPool:
                 self._workers.append(worker)
                 self._selector.register(ours, selectors.EVENT_READ, worker)
 
+    def _hand_out(self) -> None:
+        """Fills the queue; the rest of the tasks follow when it has room again."""
+        waits = self._queue.fileno() in self._selector.get_map()
+        done = self._queue.flush()
+        if not done and not waits:
+            self._selector.register(self._queue, selectors.EVENT_WRITE, None)
+        elif done and waits:
+            self._selector.unregister(self._queue)
+
+    def _receive(self, worker: _Worker, tasks: Mapping[int, Task]) -> Result | Ready:
+        """A worker's message. Raises RunError where it failed or died, with what it was playing."""
+        try:
+            message: Result | Ready | Failure = worker.connection.recv()
+        except (EOFError, OSError) as error:
+            raise RunError(self._obituary(worker, tasks)) from error
+        if isinstance(message, Failure):
+            raise RunError(f"a worker failed {self._doing(worker, tasks)}:\n{message.traceback}")
+        return message
+
+    def _obituary(self, worker: _Worker, tasks: Mapping[int, Task]) -> str:
+        worker.process.join(CLOSE_SECONDS)
+        code = worker.process.exitcode
+        names = {-number: number.name for number in signal.Signals}
+        if code is not None and code < 0:
+            cause = f"signal {names.get(code, -code)}"
+        else:
+            cause = f"exit code {code}"
+        doing = self._doing(worker, tasks)
+        return f"worker process {worker.process.pid} died ({cause}) {doing}"
+
+    def _doing(self, worker: _Worker, tasks: Mapping[int, Task]) -> str:
+        task = tasks.get(self._shared.playing[self._workers.index(worker)])
+        return f"playing {task}" if task else "while it was idle or starting"
+
     def _affordable(self, wanted: int, say: Callable[[str], None]) -> int:
         """`wanted`, or one per core where so many copies of the first worker take too much."""
         first = self._workers[0]
-        first.receive()
-        self._idle.append(first)
+        self._receive(first, {})
         each = psutil.Process(first.process.pid).memory_full_info().uss
         free = psutil.virtual_memory().available
         count = affordable_workers(wanted, each, free)
@@ -173,43 +213,11 @@ class WorkerPool:
         return count
 
 
-class _Worker:
+class _Worker(NamedTuple):
     """The master's end of one worker process."""
 
-    def __init__(self, process: Any, ours: connection.Connection) -> None:
-        self.process = process
-        self.connection = ours
-        self.task: Task | None = None
-
-    def give(self, task: Task) -> None:
-        self.task = task
-        try:
-            self.connection.send(task)
-        except OSError as error:
-            raise self._death() from error
-
-    def receive(self) -> Result | Ready:
-        try:
-            message: Result | Ready | Failure = self.connection.recv()
-        except (EOFError, OSError) as error:
-            raise self._death() from error
-        if isinstance(message, Failure):
-            raise RunError(f"a worker failed {self._doing()}:\n{message.traceback}")
-        self.task = None
-        return message
-
-    def _death(self) -> RunError:
-        self.process.join(CLOSE_SECONDS)
-        code = self.process.exitcode
-        names = {-number: number.name for number in signal.Signals}
-        if code is not None and code < 0:
-            cause = f"signal {names.get(code, -code)}"
-        else:
-            cause = f"exit code {code}"
-        return RunError(f"worker process {self.process.pid} died ({cause}) {self._doing()}")
-
-    def _doing(self) -> str:
-        return f"playing {self.task}" if self.task else "while it was idle or starting"
+    process: Any
+    connection: connection.Connection
 
 
 def affordable_workers(wanted: int, bytes_each: int, bytes_free: int) -> int:

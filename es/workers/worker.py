@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from es.rollout import Player, Recipe, Result, Snapshot
+from es.rollout import Player, Recipe, Snapshot
 from es.workers.processes import TERMINAL_SIGNALS
+from es.workers.queue import take
+
+IDLE = -1
 
 
 class Failure(NamedTuple):
@@ -27,33 +30,45 @@ class Ready(NamedTuple):
     """Sent by a worker once its environment and actor are built."""
 
 
-def work(
-    tasks: connection.Connection, recipe: Recipe, shared_theta: Any, shared_sigma: Any
-) -> None:
-    """A worker's life: build, then play what comes until the master closes the connection."""
+class Shared(NamedTuple):
+    """What the master and all workers share.
+
+    theta: (P,) floats and sigma, the snapshot of the moment. playing: for each worker the index of
+    the task that it plays, or IDLE.
+    """
+
+    tasks: connection.Connection
+    theta: Any
+    sigma: Any
+    playing: Any
+
+
+def work(results: connection.Connection, recipe: Recipe, shared: Shared, number: int) -> None:
+    """The life of worker `number`: build, then play what comes until there are no more tasks."""
     # Ctrl-C and a closed terminal reach every process: the master decides when a worker ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
     threading.Thread(target=_end_with_master, daemon=True).start()
-    theta = np.frombuffer(memoryview(shared_theta), dtype=np.float32)
-    with suppress(EOFError, OSError):  # the master closed the connection
+    theta = np.frombuffer(memoryview(shared.theta), dtype=np.float32)
+    with suppress(OSError):  # the master closed the connection
         try:
             player = Player(recipe)
         except Exception:
-            tasks.send(Failure(traceback.format_exc()))
+            results.send(Failure(traceback.format_exc()))
             return
-        message: Ready | Result | Failure = Ready()
+        results.send(Ready())
         with closing(player.env):
-            while not isinstance(message, Failure):
-                tasks.send(message)
-                task = tasks.recv()
+            while task := take(shared.tasks):
+                shared.playing[number] = task.index
                 try:
-                    message = player.play(Snapshot(theta, shared_sigma.value), task)
+                    result = player.play(Snapshot(theta, shared.sigma.value), task)
                 except Exception:
-                    message = Failure(traceback.format_exc())
-            tasks.send(message)
+                    results.send(Failure(traceback.format_exc()))
+                    return
+                shared.playing[number] = IDLE
+                results.send(result)
 
 
 def _end_with_master() -> None:

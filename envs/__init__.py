@@ -1,4 +1,4 @@
-"""Environments: Gymnasium ids and the old Atari names, image preprocessing, reproducible episodes.
+"""Environments: Gymnasium ids and the old Atari names, made so that episodes are reproducible.
 
 An environment is described by a plain dict, `{"id": ..., "kwargs": {...}}`, from which master,
 workers and a later test make the same thing.
@@ -6,6 +6,7 @@ workers and a later test make the same thing.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import importlib
 import os
@@ -17,22 +18,22 @@ from typing import Any
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 import ale_py
-import cv2
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
+from envs.atari import AtariImages
+from envs.images import PreprocessImage
 from es.errors import UsageError
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
 gymnasium.logger.min_level = gymnasium.logger.ERROR  # no deprecation warnings
 gymnasium.register_envs(ale_py)
-cv2.setNumThreads(1)
 
 OLD_ATARI_NAME = re.compile(r"(\w+)Deterministic-v([034])")
 FRAME_SKIPS = {"SpaceInvaders": 3}  # at 4 its shots would blink out of every frame that is seen
 OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
-NORMALIZER_ALPHA = 0.9999
 
 
 def describe_env(name: str) -> dict[str, Any]:
@@ -44,14 +45,8 @@ def describe_env(name: str) -> dict[str, Any]:
             "repeat_action_probability": OLD_STICKINESS[old[2]],
         }
         return {"id": f"ALE/{old[1]}-v5", "kwargs": kwargs}
-    module, _, rest = name.rpartition(":")
-    if module:
-        try:
-            importlib.import_module(module)
-        except Exception as error:  # whatever a stranger's module raises
-            raise UsageError(f"--env-name {name}: cannot import {module} ({error})") from error
     try:
-        gymnasium.spec(rest)
+        _spec(name)
     except (gymnasium.error.Error, ValueError) as error:
         raise UsageError(f"--env-name {name}: there is no such environment{_hint(name)}") from error
     return {"id": name, "kwargs": {}}
@@ -60,7 +55,9 @@ def describe_env(name: str) -> dict[str, Any]:
 def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasium.Env:
     """The described environment, in which an episode depends on its seed and actions alone.
 
-    Images come out preprocessed, as (1, 42, 42) float32. Raises UsageError where it cannot be made.
+    It does not end episodes after `max_steps`: that is left to the loop, which counts anyway.
+    Images come out preprocessed, as (1, 42, 42) float32, in a buffer that the next step writes
+    over. Raises UsageError where it cannot be made.
     """
     try:
         with warnings.catch_warnings():
@@ -68,14 +65,23 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
             kwargs = dict(env["kwargs"])
             if render_mode:  # an environment need not know of it
                 kwargs["render_mode"] = render_mode
-            made = gymnasium.make(env["id"], disable_env_checker=True, **kwargs)
+            spec = copy.deepcopy(_spec(env["id"]))
+            spec.order_enforce = False  # a wrapper that costs time in every step
+            made = gymnasium.make(spec, max_episode_steps=-1, disable_env_checker=True, **kwargs)
     except Exception as error:  # third-party constructors raise what they like
         raise UsageError(f"--env-name {env['id']}: cannot be made ({error})") from error
     if hasattr(made.unwrapped, "world") and hasattr(made.unwrapped, "_destroy"):
         made = FreshWorld(made)
-    if _is_image(made.observation_space):
-        made = PreprocessImage(made)
-    return made
+    if not _is_image(made.observation_space):
+        return made
+    if isinstance(made, ale_py.AtariEnv):  # without wrappers that change what it returns
+        return AtariImages(made)
+    return PreprocessImage(made)
+
+
+def max_steps(env: Mapping[str, Any]) -> int | None:
+    """After how many steps the described environment's episodes are cut off, if at all."""
+    return _spec(env["id"]).max_episode_steps
 
 
 def shapes(env: gymnasium.Env, name: str) -> tuple[tuple[int, ...], int]:
@@ -84,62 +90,13 @@ def shapes(env: gymnasium.Env, name: str) -> tuple[tuple[int, ...], int]:
     if not isinstance(actions, spaces.Discrete) or actions.start != 0:
         raise UsageError(f"--env-name {name}: its actions are {actions}; Discrete(n) is supported")
     is_vector = isinstance(observations, spaces.Box) and len(observations.shape) == 1
-    if not is_vector and not isinstance(env, PreprocessImage):
+    if not is_vector and not isinstance(env, PreprocessImage | AtariImages):
         raise UsageError(
             f"--env-name {name}: its observations are {observations}; "
             "vectors and RGB or gray images are supported"
         )
     assert observations.shape is not None
     return observations.shape, int(actions.n)
-
-
-def preprocess(frame: np.ndarray, *, crop: bool) -> np.ndarray:
-    """(height, width[, 3]) uint8 -> (1, 42, 42) float32 in [0, 1], the mean over the colours.
-
-    crop: take the play field of an Atari screen, rows 34 to 193 and columns 0 to 159, first.
-    """
-    if crop:
-        frame = frame[34:194, :160]
-    # Two steps, since bilinear resizing straight to 42x42 would skip pixels.
-    small = cv2.resize(cv2.resize(frame, (80, 80)), (42, 42))
-    gray = small.reshape(42, 42, -1).mean(axis=2, dtype=np.float32)
-    return (gray / np.float32(255))[np.newaxis]
-
-
-class ImageNormalizer:
-    """Centres and scales images by running averages of the frames' means and deviations."""
-
-    def __init__(self) -> None:
-        self.steps, self.mean, self.std = 0, 0.0, 0.0
-
-    def __call__(self, image: np.ndarray) -> np.ndarray:
-        """(image - mean) / (std + 1e-8), both averages corrected for their start at 0."""
-        self.steps += 1
-        fresh = 1 - NORMALIZER_ALPHA
-        self.mean = NORMALIZER_ALPHA * self.mean + fresh * float(image.mean(dtype=np.float64))
-        self.std = NORMALIZER_ALPHA * self.std + fresh * float(image.std(dtype=np.float64))
-        weight = 1 - NORMALIZER_ALPHA**self.steps
-        centred = image - np.float32(self.mean / weight)
-        return centred / np.float32(self.std / weight + 1e-8)
-
-
-class PreprocessImage(gymnasium.ObservationWrapper):
-    """Images as the Convnet-LSTM takes them; the normaliser starts afresh with each episode."""
-
-    def __init__(self, env: gymnasium.Env) -> None:
-        super().__init__(env)
-        self.observation_space = spaces.Box(-np.inf, np.inf, (1, 42, 42), np.float32)
-        self._crop = isinstance(env.unwrapped, ale_py.AtariEnv)
-        self._normalizer = ImageNormalizer()
-
-    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts an episode with a fresh normaliser."""
-        self._normalizer = ImageNormalizer()
-        return super().reset(**kwargs)
-
-    def observation(self, observation: np.ndarray) -> np.ndarray:
-        """The preprocessed and normalised image."""
-        return self._normalizer(preprocess(observation, crop=self._crop))
 
 
 class FreshWorld(gymnasium.Wrapper):
@@ -154,6 +111,17 @@ class FreshWorld(gymnasium.Wrapper):
         base._destroy()
         base.world = type(base.world)(gravity=tuple(base.world.gravity))
         return super().reset(**kwargs)
+
+
+def _spec(name: str) -> EnvSpec:
+    """What is registered as `name`; what is before a colon is a module that registers it."""
+    module, _, rest = name.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # whatever a stranger's module raises
+            raise UsageError(f"--env-name {name}: cannot import {module} ({error})") from error
+    return gymnasium.spec(rest)
 
 
 def _is_image(space: spaces.Space) -> bool:

@@ -1,0 +1,146 @@
+"""Atari games at the speed of their emulator: screens as palette indices, resets without loading.
+
+What is seen, the mean of the colours shrunk twice, is what `images.preprocess` makes of the play
+field, without its rounding to bytes in between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import ale_py
+import gymnasium
+import numpy as np
+
+from envs.images import MIDDLE_SIZE, OBSERVATIONS, SIZE, ImageNormalizer
+from es.kernels.images import shrink
+from es.noise import FloatArray
+
+PLAY_FIELD = slice(34, 194)  # rows; all 160 columns
+UNKNOWN = -1e6  # the brightness of a colour not seen so far
+GENERATOR = re.compile(rb"(?:\d+ ){624}\d+")  # a Mersenne Twister, as C++ writes it
+
+
+class AtariImages(gymnasium.Wrapper):
+    """What an emulator's step comes to without Gymnasium's reading of the screen in full colour."""
+
+    def __init__(self, env: ale_py.AtariEnv) -> None:
+        super().__init__(env)
+        self.observation_space = OBSERVATIONS
+        self._emulator = env
+        self._ale, self._act = env.ale, env.ale.act
+        self._frameskip = env._frameskip
+        self._actions = list(env._action_set)
+        self._screen = env.ale.getScreen()
+        self._field = self._screen[PLAY_FIELD]
+        side = len(self._field)
+        self._seen = np.empty_like(self._field)
+        self._brightness = np.full(256, UNKNOWN, np.float32)
+        self._rows = np.empty(side * SIZE, np.float32)
+        self._image = np.empty(SIZE * SIZE, np.float32)
+        self._first, self._taps = _resampling()
+        self._normalizer = ImageNormalizer()
+        self._restart = _quick_restart(env)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[FloatArray, dict[str, Any]]:
+        """Starts an episode; the first observation, and nothing more."""
+        if seed is None or self._restart is None:
+            self._emulator.reset(seed=seed, options=options)
+            self._ale.getScreen(self._screen)
+        else:
+            np.copyto(self._screen, self._restart(seed))
+        self._normalizer.reset()
+        np.invert(self._field, out=self._seen)  # every row counts as changed
+        return self._look(), {}
+
+    def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
+        """Plays an action for as many frames as are skipped; there is no further information."""
+        code, reward, skip = self._actions[action], 0.0, self._frameskip
+        for _ in range(skip if isinstance(skip, int) else self._emulator.np_random.integers(*skip)):
+            reward += self._act(code)
+        ale = self._ale
+        ale.getScreen(self._screen)
+        over = ale.game_over(with_truncation=False)
+        return self._look(), reward, over, ale.game_truncated(), {}
+
+    def _look(self) -> FloatArray:
+        while not shrink(
+            self._field, self._seen, self._brightness, self._first, self._taps, self._rows,
+            self._image,
+        ):  # fmt: skip
+            self._learn_colours()
+        return self._normalizer(self._image)
+
+    def _learn_colours(self) -> None:
+        """Takes the brightness, from 0 to 1, of all colours on the screen into the table."""
+        colours = self._emulator._get_obs()[PLAY_FIELD]
+        bright = colours.reshape(*self._field.shape, -1).mean(axis=2, dtype=np.float64) / 255
+        self._brightness[self._field] = bright
+        np.invert(self._field, out=self._seen)
+
+
+def _resampling() -> tuple[np.ndarray, FloatArray]:
+    """Each of 42 pixels as a sum of 4 of 160: the first one's index, (42,), and weights, (4 * 42,).
+
+    Bilinear shrinking to 80 pixels takes the mean of two neighbours; shrinking those to 42 then
+    interpolates between two of the means.
+    """
+    centre = (np.arange(SIZE) + 0.5) * MIDDLE_SIZE / SIZE - 0.5
+    left = np.floor(centre)
+    right_share = (centre - left) / 2
+    weights = np.stack([0.5 - right_share, 0.5 - right_share, right_share, right_share], axis=1)
+    return (2 * left).astype(np.int64), weights.reshape(-1).astype(np.float32)
+
+
+def _quick_restart(env: ale_py.AtariEnv) -> Callable[[int], np.ndarray] | None:
+    """What starts an episode as `env.reset(seed=...)` does, in 3 ms: it gives the first screen.
+
+    The emulator takes a seed only while it loads a game, which takes 65 ms. All that the seed goes
+    into is the state of its generator; so the state right after loading is restored, with another
+    generator in it. None where the saved state does not look as it should.
+    """
+    env.reset(seed=0)
+    ale, screen = env.ale, env.ale.getScreen()
+    state = ale.cloneState(include_rng=True).serialize()
+    generators = list(GENERATOR.finditer(state))
+    lengths = [at for at in range(64) if _number(state, at) == len(state) - at - 12]
+    _, first_seed = _seeds(0)
+    if not generators or len(lengths) != 1 or generators[-1][0] != _generator(first_seed):
+        return None
+    length, (start, stop) = lengths[0], generators[-1].span()
+
+    def restart(seed: int) -> np.ndarray:
+        for_frameskip, for_emulator = _seeds(seed)
+        env.np_random = np.random.default_rng(int(for_frameskip))
+        ale.reset_game()  # since a state does not hold the last action, which may be repeated
+        generator = _generator(for_emulator)
+        patched = bytearray(state[: start - 4] + _bytes(len(generator)) + generator + state[stop:])
+        patched[length : length + 4] = _bytes(len(patched) - length - 12)
+        ale.restoreState(ale_py.ALEState(bytes(patched)))
+        return screen
+
+    return restart
+
+
+def _seeds(seed: int) -> tuple[int, int]:
+    """The seeds for random frame skips and for the emulator, as in Gymnasium's environment."""
+    for_frameskip, for_emulator = np.random.SeedSequence(seed).generate_state(2)
+    return int(for_frameskip), int(for_emulator)
+
+
+def _generator(seed: int) -> bytes:
+    """A fresh Mersenne Twister's state as text: its 624 numbers and the position behind them."""
+    state: Any = np.random.RandomState(seed).get_state(legacy=False)["state"]
+    return " ".join(map(str, [*state["key"].tolist(), state["pos"]])).encode()
+
+
+def _number(state: bytes, at: int) -> int:
+    return int.from_bytes(state[at : at + 4], "little")
+
+
+def _bytes(number: int) -> bytes:
+    return number.to_bytes(4, "little")

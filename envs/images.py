@@ -1,0 +1,65 @@
+"""Images as the Convnet-LSTM takes them: shrunk, gray, and normalised by running averages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from es.kernels.images import standardize
+from es.noise import FloatArray
+
+SIZE, MIDDLE_SIZE = 42, 80  # of the sides; two steps, since one alone would skip pixels
+NORMALIZER_ALPHA = 0.9999
+OBSERVATIONS = spaces.Box(-np.inf, np.inf, (1, SIZE, SIZE), np.float32)
+
+cv2.setNumThreads(1)
+
+
+def preprocess(frame: np.ndarray) -> FloatArray:
+    """(height, width[, 3]) uint8 -> (1, 42, 42) float32 in [0, 1], the mean over the colours."""
+    small = cv2.resize(cv2.resize(frame, (MIDDLE_SIZE, MIDDLE_SIZE)), (SIZE, SIZE))
+    gray = small.reshape(SIZE, SIZE, -1).mean(axis=2, dtype=np.float32)
+    return (gray / np.float32(255))[np.newaxis]
+
+
+class ImageNormalizer:
+    """Centres and scales images by running averages of the frames' means and deviations."""
+
+    def __init__(self) -> None:
+        self._averages, self._sums = np.empty(3), np.empty(SIZE)
+        self._out = np.empty((1, SIZE, SIZE), np.float32)
+        self._flat = self._out.reshape(-1)
+
+    def reset(self) -> None:
+        """Starts afresh."""
+        self._averages[:] = 0, 0, 1
+
+    def __call__(self, image: FloatArray) -> FloatArray:
+        """(image - mean) / (std + 1e-8), as (1, 42, 42) float32; valid until the next call.
+
+        Both averages are corrected for their start at 0. image: (1764,).
+        """
+        standardize(image, self._averages, NORMALIZER_ALPHA, self._sums, self._flat)
+        return self._out
+
+
+class PreprocessImage(gymnasium.ObservationWrapper):
+    """Any environment's images; the normaliser starts afresh with each episode."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.observation_space = OBSERVATIONS
+        self._normalizer = ImageNormalizer()
+
+    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts an episode with a fresh normaliser."""
+        self._normalizer.reset()
+        return super().reset(**kwargs)
+
+    def observation(self, observation: np.ndarray) -> FloatArray:
+        """The preprocessed and normalised image."""
+        return self._normalizer(preprocess(observation).reshape(-1))

@@ -1,0 +1,272 @@
+"""Layers: dense, convolution, LSTM cell. Arrays are (size,) float32; images are C-ordered.
+
+A dense layer's weights are packed so that its loops read memory in sequence: its outputs in panels
+of 64, and for each panel a row of biases and then a row for each input, padded with zeros to a
+multiple of 8 inputs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import float32, float64, int64, void
+
+from es.kernels.compiling import kernel
+
+PANEL = 64  # outputs side by side: enough independent sums to hide the latency of each
+UNROLL = 8  # inputs taken in one pass over a panel
+CHANNELS = 32  # of every convolution's output
+
+_floats, _integers = float32[::1], int64[::1]
+_ZERO, _HALF, _ONE, _TWO = (np.float32(number) for number in (0, 0.5, 1, 2))
+_LOG2E, _LN2_HIGH = np.float32(1.4426950408889634), np.float32(0.693359375)
+_LN2_LOW = np.float32(-2.12194440e-4)
+_EXP_MIN, _EXP_MAX = np.float32(-87), np.float32(88)
+_SELU_SCALE = np.float32(1.0507009873554805)
+_SELU_NEGATIVE = np.float32(1.0507009873554805 * 1.6732632423543772)
+
+
+def aligned(size: int) -> npt.NDArray[np.float32]:
+    """Zeros, (size,) float32, at the start of a cache line: vector loads do not straddle two."""
+    room = np.zeros(size + 15, np.float32)
+    start = -room.ctypes.data // 4 % 16
+    return room[start : start + size]
+
+
+def padded(inputs: int) -> int:
+    """`inputs` rounded up to a multiple of UNROLL, the length of a dense layer's input array."""
+    return -(-inputs // UNROLL) * UNROLL
+
+
+def whole_panels(outputs: int) -> int:
+    """`outputs` rounded up to a multiple of PANEL, the length of a dense layer's output array."""
+    return -(-outputs // PANEL) * PANEL
+
+
+def packed_size(inputs: int, outputs: int) -> int:
+    """The size of a packed dense layer."""
+    return whole_panels(outputs) * (1 + padded(inputs))
+
+
+@kernel()
+def _exp(x):
+    """The exponential to two units in the last place: 2^n times a polynomial, as Cephes has it."""
+    x = max(min(x, _EXP_MAX), _EXP_MIN)
+    n = np.floor(x * _LOG2E + _HALF)
+    r = x - n * _LN2_HIGH
+    r = r - n * _LN2_LOW
+    p = np.float32(1.9875691500e-4)
+    p = p * r + np.float32(1.3981999507e-3)
+    p = p * r + np.float32(8.3334519073e-3)
+    p = p * r + np.float32(4.1665795894e-2)
+    p = p * r + np.float32(1.6666665459e-1)
+    p = p * r + np.float32(5.0000001201e-1)
+    p = p * (r * r) + r
+    p = p + _ONE
+    return p * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+
+
+@kernel()
+def _sigmoid(x):
+    return _ONE / (_ONE + _exp(-x))
+
+
+@kernel()
+def _tanh(x):
+    return _TWO / (_ONE + _exp(-_TWO * x)) - _ONE
+
+
+@kernel(void(_floats))
+def _selu(values):
+    for i in range(values.size):
+        x = values[i]
+        negative = _SELU_NEGATIVE * (_exp(min(x, _ZERO)) - _ONE)
+        values[i] = _SELU_SCALE * x if x > _ZERO else negative
+
+
+@kernel(void(_floats, _floats, int64, int64, _floats))
+def pack_dense(weight, bias, inputs, outputs, packed):
+    """Packs weight: (outputs * inputs,), as torch holds it, and bias: (outputs,)."""
+    rows = 1 + (inputs + UNROLL - 1) // UNROLL * UNROLL
+    for output in range(outputs):
+        at = output // PANEL * rows * PANEL + output % PANEL
+        packed[at] = bias[output]
+        for i in range(inputs):
+            packed[at + (1 + i) * PANEL] = weight[output * inputs + i]
+
+
+@kernel(void(_floats, _floats, int64, int64, _floats))
+def dense(packed, x, inputs, outputs, y):
+    """Fills y: (whole_panels(outputs),) with weight @ x + bias. x: (padded(inputs),)."""
+    rows = 1 + (inputs + UNROLL - 1) // UNROLL * UNROLL
+    for panel in range((outputs + PANEL - 1) // PANEL):
+        sums = y[panel * PANEL : (panel + 1) * PANEL]
+        weights = packed[panel * rows * PANEL : (panel + 1) * rows * PANEL]
+        for j in range(PANEL):
+            sums[j] = weights[j]
+        for i in range(0, rows - 1, UNROLL):
+            w = weights[(1 + i) * PANEL : (1 + i + UNROLL) * PANEL]
+            x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
+            x4, x5, x6, x7 = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
+            for j in range(PANEL):
+                total = sums[j] + x0 * w[j]
+                total += x1 * w[PANEL + j]
+                total += x2 * w[2 * PANEL + j]
+                total += x3 * w[3 * PANEL + j]
+                total += x4 * w[4 * PANEL + j]
+                total += x5 * w[5 * PANEL + j]
+                total += x6 * w[6 * PANEL + j]
+                total += x7 * w[7 * PANEL + j]
+                sums[j] = total
+
+
+@kernel()
+def _largest(values, count):
+    best = 0
+    for i in range(1, count):
+        if values[i] > values[best]:
+            best = i
+    return best
+
+
+@kernel(*[int64(_floats, _integers, _floats, kind[::1]) for kind in (float32, float64)])
+def dense_selu_layers(packed, widths, scratch, observation):
+    """Dense layers one after the other, SELU between them; the index of the largest output.
+
+    packed: the layers' packed weights end to end. widths: of the observation and of each layer's
+    outputs. scratch: room for the observation and for each layer's outputs, every one of them
+    rounded up to whole panels; the outputs stay in it, last.
+    """
+    for i in range(widths[0]):
+        scratch[i] = observation[i]
+    weights, x = packed, scratch
+    last = widths.size - 2
+    for layer in range(last + 1):
+        inputs, outputs = widths[layer], widths[layer + 1]
+        rows = 1 + (inputs + UNROLL - 1) // UNROLL * UNROLL
+        y = x[(inputs + PANEL - 1) // PANEL * PANEL :]
+        dense(weights, x, inputs, outputs, y)
+        if layer < last:
+            _selu(y[:outputs])
+        weights = weights[(outputs + PANEL - 1) // PANEL * rows * PANEL :]
+        x = y
+    return _largest(x, widths[last + 1])
+
+
+@kernel(void(_floats, _floats, int64, _floats))
+def pack_convolution(weight, bias, inputs, packed):
+    """Packs weight: (32 * inputs * 3 * 3,), as torch holds it, and bias: (32,)."""
+    for output in range(CHANNELS):
+        packed[output] = bias[output]
+        for i in range(inputs):
+            for tap in range(9):
+                at = (1 + tap * inputs + i) * CHANNELS + output
+                packed[at] = weight[(output * inputs + i) * 9 + tap]
+
+
+@kernel(void(_floats, _floats, int64, _floats, _floats))
+def convolve_image(packed, image, size, framed, y):
+    """SELU(3x3 convolution, stride 2, padding 1) of one channel: image (size, size).
+
+    framed: (size + 2, size + 2), zeros around room for the image. y: (half + 2, half + 2, 32),
+    where half = ceil(size / 2), zeros around the result.
+    """
+    for row in range(size):
+        for column in range(size):
+            framed[(row + 1) * (size + 2) + column + 1] = image[row * size + column]
+    half, w = (size + 1) // 2, packed[CHANNELS:]
+    for row in range(half):
+        for column in range(half):
+            at = 2 * row * (size + 2) + 2 * column
+            a0, a1, a2 = framed[at], framed[at + 1], framed[at + 2]
+            at += size + 2
+            b0, b1, b2 = framed[at], framed[at + 1], framed[at + 2]
+            at += size + 2
+            c0, c1, c2 = framed[at], framed[at + 1], framed[at + 2]
+            at = ((row + 1) * (half + 2) + column + 1) * CHANNELS
+            sums = y[at : at + CHANNELS]
+            for j in range(CHANNELS):
+                total = packed[j] + a0 * w[j]
+                total += a1 * w[CHANNELS + j]
+                total += a2 * w[2 * CHANNELS + j]
+                total += b0 * w[3 * CHANNELS + j]
+                total += b1 * w[4 * CHANNELS + j]
+                total += b2 * w[5 * CHANNELS + j]
+                total += c0 * w[6 * CHANNELS + j]
+                total += c1 * w[7 * CHANNELS + j]
+                total += c2 * w[8 * CHANNELS + j]
+                sums[j] = total
+        at = ((row + 1) * (half + 2) + 1) * CHANNELS
+        _selu(y[at : at + half * CHANNELS])
+
+
+@kernel(void(_floats, _floats, int64, _floats))
+def convolve(packed, x, size, y):
+    """SELU(3x3 convolution, stride 2, padding 1) of 32 channels.
+
+    x: (size + 2, size + 2, 32) and y: (half + 2, half + 2, 32), where half = ceil(size / 2), both
+    with zeros around them.
+    """
+    half = (size + 1) // 2
+    for row in range(1, half + 1):
+        for column in range(1, half + 1):
+            at = (row * (half + 2) + column) * CHANNELS
+            for j in range(CHANNELS):
+                y[at + j] = packed[j]
+    # A block of weights stays in the cache while all of the image passes over it.
+    for tap in range(0, 9 * CHANNELS, UNROLL):
+        w = packed[(1 + tap) * CHANNELS : (1 + tap + UNROLL) * CHANNELS]
+        in_row = tap // (3 * CHANNELS)
+        for row in range(half):
+            start = (2 * row + in_row) * (size + 2) * CHANNELS + tap % (3 * CHANNELS)
+            for column in range(half):
+                i = start + 2 * column * CHANNELS
+                x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
+                x4, x5, x6, x7 = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
+                at = ((row + 1) * (half + 2) + column + 1) * CHANNELS
+                sums = y[at : at + CHANNELS]
+                for j in range(CHANNELS):
+                    total = sums[j] + x0 * w[j]
+                    total += x1 * w[CHANNELS + j]
+                    total += x2 * w[2 * CHANNELS + j]
+                    total += x3 * w[3 * CHANNELS + j]
+                    total += x4 * w[4 * CHANNELS + j]
+                    total += x5 * w[5 * CHANNELS + j]
+                    total += x6 * w[6 * CHANNELS + j]
+                    total += x7 * w[7 * CHANNELS + j]
+                    sums[j] = total
+    for row in range(1, half + 1):
+        at = (row * (half + 2) + 1) * CHANNELS
+        _selu(y[at : at + half * CHANNELS])
+
+
+@kernel(void(_floats, int64, _floats))
+def channels_first(x, size, y):
+    """From x: (size + 2, size + 2, 32), without its frame, to y: (32, size, size)."""
+    for row in range(size):
+        for column in range(size):
+            at = ((row + 1) * (size + 2) + column + 1) * CHANNELS
+            for j in range(CHANNELS):
+                y[(j * size + row) * size + column] = x[at + j]
+
+
+@kernel(void(_floats, _floats, int64, _floats, _floats))
+def lstm_cell(packed, x, units, cell, gates):
+    """One step of an LSTM cell. x: (inputs + units,), the input and then the hidden state.
+
+    packed: a dense layer from x to the input, forget, cell and output gates: (4 * units,). The new
+    hidden state takes the place of the old one at the end of x; cell: (units,) is updated.
+    """
+    dense(packed, x, x.size, 4 * units, gates)
+    hidden = x[x.size - units :]
+    for j in range(units):
+        kept = _sigmoid(gates[units + j]) * cell[j]
+        cell[j] = kept + _sigmoid(gates[j]) * _tanh(gates[2 * units + j])
+        hidden[j] = _sigmoid(gates[3 * units + j]) * _tanh(cell[j])
+
+
+@kernel(int64(_floats, _floats, int64, int64, _floats))
+def dense_argmax(packed, x, inputs, outputs, y):
+    """As `dense`; the index of the largest output."""
+    dense(packed, x, inputs, outputs, y)
+    return _largest(y, outputs)

@@ -1,0 +1,163 @@
+import math
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from es.kernels import images, layers
+from es.kernels.layers import CHANNELS, aligned, packed_size, padded, whole_panels
+from tests.conftest import run_python
+
+RNG = np.random.default_rng(0)
+FOLDER = Path(__file__).resolve().parent.parent
+
+
+def normal(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (4, 64), (64, 2), (65, 130), (288, 6)])
+def test_dense_against_a_matrix_product(inputs, outputs):
+    weight, bias, x = normal(outputs, inputs), normal(outputs), normal(inputs)
+    packed, y = aligned(packed_size(inputs, outputs)), aligned(whole_panels(outputs))
+    given = aligned(padded(inputs))
+    given[:inputs] = x
+    layers.pack_dense(weight.reshape(-1), bias, inputs, outputs, packed)
+    layers.dense(packed, given, inputs, outputs, y)
+    expected = weight.astype(np.float64) @ x + bias
+    np.testing.assert_allclose(y[:outputs], expected, rtol=1e-4, atol=1e-4)
+    assert layers.dense_argmax(packed, given, inputs, outputs, y) == expected.argmax()
+
+
+def frame(image):
+    """(channels, size, size) -> (size + 2, size + 2, channels), zeros around it, flat."""
+    return np.pad(image.transpose(1, 2, 0), ((1, 1), (1, 1), (0, 0))).reshape(-1)
+
+
+@pytest.mark.parametrize("size", [42, 21, 11, 6, 3, 1])
+@pytest.mark.parametrize("inputs", [1, CHANNELS])
+def test_convolution_against_torch(size, inputs):
+    image, weight, bias = normal(inputs, size, size), normal(CHANNELS, inputs, 3, 3), normal(32)
+    half = (size + 1) // 2
+    packed, y = aligned((1 + 9 * inputs) * CHANNELS), aligned((half + 2) ** 2 * CHANNELS)
+    layers.pack_convolution(weight.reshape(-1), bias, inputs, packed)
+    if inputs == 1:
+        framed = aligned((size + 2) ** 2)
+        layers.convolve_image(packed, image.reshape(-1), size, framed, y)
+    else:
+        layers.convolve(packed, frame(image), size, y)
+    x, w, b = (torch.from_numpy(array).double() for array in (image[None], weight, bias))
+    expected = functional.selu(functional.conv2d(x, w, b, stride=2, padding=1))[0].numpy()
+    np.testing.assert_allclose(y, frame(expected), rtol=1e-4, atol=1e-4)
+    first = np.empty(half * half * CHANNELS, np.float32)
+    layers.channels_first(y, half, first)
+    np.testing.assert_allclose(first, expected.reshape(-1), rtol=1e-4, atol=1e-4)
+
+
+def test_lstm_cell_against_torch():
+    inputs, units = 24, 64
+    cell = torch.nn.LSTMCell(inputs, units).double()
+    weights, biases = (torch.cat([cell.weight_ih, cell.weight_hh], 1), cell.bias_ih + cell.bias_hh)
+    packed = aligned(packed_size(inputs + units, 4 * units))
+    flat = weights.detach().float().numpy().reshape(-1)
+    bias = biases.detach().float().numpy()
+    layers.pack_dense(flat, bias, inputs + units, 4 * units, packed)
+    x, state, gates = aligned(inputs + units), aligned(units), aligned(4 * units)
+    expected = None
+    for _ in range(5):
+        given = 3 * normal(inputs)
+        x[:inputs] = given
+        layers.lstm_cell(packed, x, units, state, gates)
+        expected = cell(torch.from_numpy(given).double()[None], expected)
+        for ours, theirs in ((x[inputs:], expected[0]), (state, expected[1])):
+            np.testing.assert_allclose(ours, theirs.detach().numpy()[0], rtol=1e-4, atol=1e-6)
+
+
+def test_activations_stay_finite_and_right_at_any_size():
+    x = np.array([-1e30, -100, -88, -1, -1e-8, 0, 1e-8, 1, 100, 1e30], np.float32)
+    expected = [
+        1.0507009873554805 * (v if v > 0 else 1.6732632423543772 * math.expm1(v))
+        for v in x.astype(float)
+    ]
+    packed, y, given = aligned(packed_size(1, 10)), aligned(64), aligned(8)
+    widths, scratch = np.array([1, 10, 1]), aligned(64 + 64 + 64)
+    both = np.concatenate([packed, aligned(packed_size(10, 1))])
+    layers.pack_dense(x.copy(), np.zeros(10, np.float32), 1, 10, both)
+    given[0] = 1
+    layers.dense_selu_layers(both, widths, scratch, given[:1].copy())
+    np.testing.assert_allclose(scratch[64:74], expected, rtol=1e-5, atol=2e-7)
+    assert y.size == 64
+
+
+def test_rows_are_looked_up_again_exactly_when_they_changed():
+    rng = np.random.default_rng(1)
+    first = np.array([0, 2, 4], np.int64)
+    taps = rng.random(12, dtype=np.float32)
+    table = rng.random(256, dtype=np.float32)
+    screen = rng.integers(0, 255, (8, 8), dtype=np.uint8)
+    seen = ~screen
+    rows, image = np.empty(24, np.float32), np.empty(9, np.float32)
+    for step in range(20):
+        assert images.shrink(screen, seen, table, first, taps, rows, image)
+        matrix = np.zeros((3, 8))
+        for i in range(3):
+            matrix[i, first[i] : first[i] + 4] = taps[4 * i : 4 * i + 4]
+        expected = matrix @ table[screen].astype(np.float64) @ matrix.T
+        np.testing.assert_allclose(image.reshape(3, 3), expected, rtol=1e-5)
+        screen[step % 8, rng.integers(8)] = rng.integers(0, 255)
+    table[255] = -1e6
+    screen[3, 3] = 255
+    assert not images.shrink(screen, seen, table, first, taps, rows, image)
+
+
+PROGRAM = """
+import hashlib
+import numpy as np
+from model import initial_theta, make_actor
+digest = hashlib.sha256()
+for network, shape in (
+    ({"kind": "mlp", "inputs": 5, "actions": 3}, (5,)),
+    ({"kind": "convlstm", "inputs": 1, "actions": 6}, (1, 42, 42)),
+):
+    actor = make_actor(network)
+    actor.bind(initial_theta(network, 0))
+    actor.reset()
+    for observation in np.random.default_rng(0).normal(size=(20, *shape)).astype(np.float32):
+        actor.act(observation)
+        digest.update(actor.logits().tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_outputs_do_not_depend_on_the_width_of_vector_units(tmp_path):
+    if not sys.platform.startswith("linux") or os.uname().machine != "x86_64":
+        pytest.skip("the CPUs compared are x86")
+    here = run_python(PROGRAM).stdout
+    older = run_python(
+        PROGRAM, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_CPU_NAME="haswell", NUMBA_CPU_FEATURES=""
+    ).stdout
+    assert len(here) == 65
+    assert older == here
+
+
+def test_kernels_work_where_nothing_can_be_cached(tmp_path):
+    """Sources and home without write permission; a superuser is not held back by those, so the
+    cache's folders are files here."""
+    shutil.copytree(FOLDER / "es", tmp_path / "es", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("es/kernels/__pycache__", "cache"):
+        (tmp_path / name).touch()
+    program = "import numpy, es.kernels.layers as l; print(l.__file__, l.aligned(3).sum())"
+    result = run_python(
+        program,
+        cwd=tmp_path,
+        HOME=str(tmp_path / "cache"),
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+        PYTHONPATH=str(tmp_path),
+    )
+    assert result.stderr == ""
+    assert result.stdout.startswith(str(tmp_path / "es"))
