@@ -11,7 +11,7 @@ from envs import describe_env, make_env, max_steps, shapes
 from es.checkpoint import Checkpoint
 from es.config import Config
 from es.errors import UsageError
-from es.noise import FloatArray, Stream, derive_seed
+from es.noise import FloatArray, Stream, derive_seeds
 from es.rollout import Recipe
 from model import describe_network, flatten, initial_theta, make_actor
 
@@ -48,7 +48,7 @@ def describe(config: Config, restored: Restored) -> tuple[Game, FloatArray]:
     env.close()
     network = describe_network(shape, actions, small_net=config.small_net)
     if restored is None:
-        seed = derive_seed(config.seed or 0, 0, Stream.PARAMETERS, 0)
+        (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
         return Game(environment, network), initial_theta(network, seed)
     try:
         theta = flatten(network, ours.parameters if ours else restored)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from es.monitor.console import Console
 from es.noise import FloatArray
 from es.strategy import Strategy
 from es.workers.pool import InProcessPool, Pool, WorkerPool
+from es.workers.processes import cores
 from game import Game, Restored, describe
 
 
@@ -97,6 +98,7 @@ def _make_strategy(config: Config, ours: Checkpoint | None, theta: FloatArray) -
         lr_decay=config.lr_decay,
         use_adam=config.use_adam,
         seed=config.seed,
+        threads=cores(),
     )
     if ours is None:
         return strategy

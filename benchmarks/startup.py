@@ -15,7 +15,7 @@ from pathlib import Path
 RUNS, WORKERS = 5, 41
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = f"""
-import selectors, time
+import time
 from es.workers.processes import limit_threads, start_forkserver
 limit_threads()
 start_forkserver(["game"])
@@ -27,12 +27,8 @@ from es.workers.pool import WorkerPool
 from game import describe
 game, theta = describe(Config(env_name=sys.argv[1], seed=1), None)
 pool = WorkerPool(game.recipe(), size=theta.size, tasks={WORKERS})
-waiting = {WORKERS} - len(pool._idle)
-while waiting:
-    for key, _ in pool._selector.select():
-        key.data.receive()
-        pool._idle.append(key.data)
-        waiting -= 1
+for worker in pool._workers[1:]:  # the first has told already
+    next(pool._receive(worker, {{}}))
 seconds = time.time() - psutil.Process().create_time()
 tasks = [Task(index, index, 1, index, 50) for index in range({WORKERS})]
 pool.evaluate(Snapshot(theta, 0.05), tasks)

@@ -6,12 +6,16 @@ it depends neither on the number of workers nor on what was drawn before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float32]
+
+WORTH_THREADS = 50_000  # numbers; handing over less takes longer than drawing it
 
 
 class Stream(IntEnum):
@@ -23,10 +27,10 @@ class Stream(IntEnum):
     EVALUATION = 3
 
 
-def derive_seed(run_seed: int, update: int, stream: Stream, index: int) -> int:
-    """A 31-bit seed, the widest that every simulator takes."""
-    sequence = np.random.SeedSequence((run_seed, update, int(stream), index))
-    return int(sequence.generate_state(1)[0] >> 1)
+def derive_seeds(run_seed: int, update: int, stream: Stream, count: int) -> list[int]:
+    """The first `count` seeds of a stream: of 31 bits, the widest that every simulator takes."""
+    sequence = np.random.SeedSequence((run_seed, update, int(stream)))
+    return (sequence.generate_state(count) >> 1).tolist()
 
 
 def draw(seed: int, out: FloatArray) -> FloatArray:
@@ -37,6 +41,29 @@ def draw(seed: int, out: FloatArray) -> FloatArray:
     """
     generator = np.random.Generator(np.random.SFC64(seed))
     return generator.standard_normal(dtype=np.float32, out=out)
+
+
+def weighted_sum(weights: Sequence[tuple[int, float]], size: int, threads: int = 1) -> FloatArray:
+    """The sum of weight * noise over pairs of seed and weight, as (size,) float32.
+
+    It runs in the order given, however many threads draw the noise.
+    """
+    threads = threads if size >= WORTH_THREADS else 1
+    buffers = [np.empty(size, np.float32) for _ in range(threads)]
+    total = np.zeros(size, np.float32)
+
+    def rebuild(index: int) -> FloatArray:
+        seed, weight = weights[index]
+        noise = draw(seed, buffers[index % threads])
+        noise *= np.float32(weight)
+        return noise
+
+    with ThreadPoolExecutor(threads) as executor:
+        in_parallel = executor.map if threads > 1 else map
+        for start in range(0, len(weights), threads):  # each time as many as there are buffers
+            for noise in in_parallel(rebuild, range(start, min(start + threads, len(weights)))):
+                total += noise
+    return total
 
 
 def perturb(theta: FloatArray, seed: int, sign: int, sigma: float, out: FloatArray) -> FloatArray:

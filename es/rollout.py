@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from es.noise import FloatArray, Stream, derive_seed, perturb
+from es.noise import FloatArray, Stream, derive_seeds, perturb
 
 
 class Environment(Protocol):
@@ -72,22 +72,22 @@ def training_tasks(
 
     A pair's members play the same episode: what differs is then due to the perturbation.
     """
+    episodes = derive_seeds(seed, update, Stream.EPISODE, len(perturbations) // 2 + 1)
     return [
-        Task(index, noise_seed, sign, derive_seed(seed, update, Stream.EPISODE, index // 2), cap)
+        Task(index, noise_seed, sign, episodes[index // 2], cap)
         for index, (noise_seed, sign) in enumerate([*perturbations, (0, 0)])
     ]
 
 
 def evaluation_seed(seed: int, update: int, index: int) -> int:
     """The episode seed of an evaluation's episode, for the parameters after `update` updates."""
-    return derive_seed(seed, update, Stream.EVALUATION, index)
+    return derive_seeds(seed, update, Stream.EVALUATION, index + 1)[index]
 
 
 def evaluation_tasks(seed: int, update: int, episodes: int, cap: int) -> list[Task]:
     """Fresh episodes for the unperturbed parameters."""
-    return [
-        Task(index, 0, 0, evaluation_seed(seed, update, index), cap) for index in range(episodes)
-    ]
+    seeds = derive_seeds(seed, update, Stream.EVALUATION, episodes)
+    return [Task(index, 0, 0, episode_seed, cap) for index, episode_seed in enumerate(seeds)]
 
 
 class Result(NamedTuple):
@@ -105,17 +105,17 @@ class Episode(NamedTuple):
     steps: int
 
 
-def rollout(env: Environment, actor: Actor, seed: int, cap: float) -> Episode:
+def rollout(env: Environment, actor: Actor, seed: int, cap: int) -> Episode:
     """Plays one episode of at most `cap` steps; the outcome depends on the arguments alone."""
     observation, _ = env.reset(seed=seed)
     actor.reset()
     step, act = env.step, actor.act
-    total, steps, over = 0.0, 0, False
-    while not over and steps < cap:
+    total, steps = 0.0, 0
+    for steps in range(1, cap + 1):  # noqa: B007 (counted for the result)
         observation, reward, terminated, truncated, _ = step(act(observation))
         total += reward
-        steps += 1
-        over = terminated or truncated
+        if terminated or truncated:
+            break
     return Episode(float(total), steps)
 
 
@@ -125,7 +125,7 @@ class Player:
     def __init__(self, recipe: Recipe) -> None:
         self.env = recipe.make_env()
         self.actor = recipe.make_actor()
-        self._max_steps = math.inf if recipe.max_steps is None else recipe.max_steps
+        self._max_steps = sys.maxsize if recipe.max_steps is None else recipe.max_steps
         self._perturbed: FloatArray | None = None
 
     def play(self, snapshot: Snapshot, task: Task) -> Result:

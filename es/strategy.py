@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from es.errors import RunError
-from es.noise import FloatArray, Stream, derive_seed, draw
+from es.noise import FloatArray, Stream, derive_seeds, weighted_sum
 from es.shaping import nes_utilities
 
 MAX_LR = 1e38  # float32's range
@@ -28,7 +28,8 @@ class Strategy:
     """Mirrored-sampling ES (Salimans et al. 2017, section 2) with rank-based fitness shaping.
 
     theta: (P,) float32, the parameters; it is updated in place.
-    update: the number of updates so far. lr: the learning rate of the coming one.
+    threads: how many rebuild the noise. update: the number of updates so far. lr: the learning
+    rate of the coming one.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Strategy:
         lr_decay: float = 1.0,
         use_adam: bool = False,
         seed: int = 0,
+        threads: int = 1,
     ) -> None:
         self.theta = theta
         self.n, self.sigma, self.seed = n, sigma, seed
@@ -49,15 +51,11 @@ class Strategy:
         self._parameter = torch.from_numpy(theta)  # shares theta's memory
         make_optimizer = torch.optim.Adam if use_adam else torch.optim.SGD
         self.optimizer: torch.optim.Optimizer = make_optimizer([self._parameter], lr=lr)
-        self._noise = np.empty_like(theta)
+        self._threads = threads
 
     def ask(self) -> list[Perturbation]:
         """The n perturbations of this update; a pair's members stand side by side, + before -."""
-        seeds = [
-            derive_seed(self.seed, self.update, Stream.PERTURBATION, pair)
-            for pair in range(self.n // 2)
-        ]
-        return [Perturbation(seed, sign) for seed in seeds for sign in (1, -1)]
+        return [Perturbation(seed, sign) for seed in self._seeds() for sign in (1, -1)]
 
     def tell(self, returns: Sequence[float]) -> float:
         """Steps along the estimated gradient; the result is the estimate's norm.
@@ -86,18 +84,18 @@ class Strategy:
     def gradient(self, returns: Sequence[float]) -> FloatArray:
         """1 / (n * sigma) * sum of utility * sign * noise, as (P,) float32.
 
-        The noise is rebuilt from the seeds and summed in index order, one pair at a time; a pair
-        whose utilities are equal contributes nothing and costs nothing.
+        The noise is rebuilt from the seeds and summed in index order; a pair whose utilities are
+        equal contributes nothing and costs nothing.
         """
         utilities = nes_utilities(returns)
-        gradient = np.zeros_like(self.theta)
-        for pair, weight in enumerate(utilities[0::2] - utilities[1::2]):
-            if weight != 0:
-                draw(derive_seed(self.seed, self.update, Stream.PERTURBATION, pair), self._noise)
-                self._noise *= np.float32(weight)
-                gradient += self._noise
+        weights = utilities[0::2] - utilities[1::2]
+        told = [pair for pair in zip(self._seeds(), weights, strict=True) if pair[1] != 0]
+        gradient = weighted_sum(told, self.theta.size, self._threads)
         gradient *= np.float32(1 / (self.n * self.sigma))
         return gradient
+
+    def _seeds(self) -> list[int]:
+        return derive_seeds(self.seed, self.update, Stream.PERTURBATION, self.n // 2)
 
     def load_optimizer(self, state: dict[str, Any]) -> None:
         """Takes up the moments of an optimiser's state_dict; ValueError where they do not fit."""

@@ -6,6 +6,7 @@ from which master, workers and a later test build the same thing.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,6 +53,12 @@ def initial_theta(network: Mapping[str, Any], seed: int) -> FloatArray:
 
 def layer_shapes(network: Mapping[str, Any]) -> dict[str, torch.Size]:
     """The shapes of the parameters by layer name, in the order in which theta holds them."""
+    return _layer_shapes(network["kind"], network["inputs"], network["actions"])
+
+
+@functools.cache  # every checkpoint asks for them
+def _layer_shapes(kind: str, inputs: int, actions: int) -> dict[str, torch.Size]:
+    network = {"kind": kind, "inputs": inputs, "actions": actions}
     with torch.device("meta"):  # shapes alone: nothing is allocated or drawn
         return {name: tensor.shape for name, tensor in make_module(network).state_dict().items()}
 

@@ -1,6 +1,7 @@
 import numpy as np
+import pytest
 
-from es.noise import Stream, derive_seed, draw, perturb
+from es.noise import WORTH_THREADS, Stream, derive_seeds, draw, perturb, weighted_sum
 
 
 def test_noise_depends_on_the_seed_alone():
@@ -19,6 +20,17 @@ def test_noise_is_standard_normal():
     assert abs((noise**4).mean() - 3) < 0.1
 
 
+@pytest.mark.parametrize("size", [50, WORTH_THREADS])
+def test_a_weighted_sum_runs_in_order_with_any_number_of_threads(size):
+    weights = [(seed, 10.0**-seed) for seed in range(7)]  # whose order shows in the last bits
+    expected = np.zeros(size, np.float32)
+    for seed, weight in weights:
+        expected += draw(seed, np.empty(size, np.float32)) * np.float32(weight)
+    for threads in (1, 2, 3, 16):
+        assert np.array_equal(weighted_sum(weights, size, threads), expected)
+    assert not weighted_sum([], size, 2).any()
+
+
 def test_perturb_mirrors_and_copies():
     theta = np.linspace(-1, 1, 1000, dtype=np.float32)
     noise = draw(3, np.empty_like(theta))
@@ -29,14 +41,12 @@ def test_perturb_mirrors_and_copies():
 
 
 def test_seeds_differ_in_every_part_of_their_origin():
-    origins = [
-        (run, update, stream, index)
-        for run in (0, 1)
-        for update in range(20)
-        for stream in Stream
-        for index in range(20)
-    ]
-    seeds = {derive_seed(*origin) for origin in origins}
-    assert len(seeds) == len(origins)
+    origins = [(run, update, stream) for run in (0, 1) for update in range(20) for stream in Stream]
+    seeds = [seed for origin in origins for seed in derive_seeds(*origin, 20)]
+    assert len(set(seeds)) == len(seeds) == 20 * len(origins)
     assert all(0 <= seed < 2**31 for seed in seeds)
-    assert derive_seed(*origins[5]) == derive_seed(*origins[5])
+
+
+def test_a_seed_does_not_depend_on_how_many_are_asked_for():
+    seeds = derive_seeds(1, 2, Stream.EPISODE, 100)
+    assert all(derive_seeds(1, 2, Stream.EPISODE, count) == seeds[:count] for count in (1, 7, 99))

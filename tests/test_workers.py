@@ -59,7 +59,8 @@ def test_far_more_results_than_a_pipe_holds_are_drained(pool):
     done: list[int] = []
     results = pool().evaluate(SNAPSHOT, tasks, done.append)
     assert [result.index for result in results] == list(range(5000))
-    assert done == list(range(1, 5001))
+    assert done == sorted(done)
+    assert done[-1] == 5000
 
 
 def test_an_exception_of_the_environment_comes_with_task_and_traceback(pool):
@@ -85,7 +86,7 @@ def test_a_worker_killed_from_outside_is_noticed(pool):
 
 
 def test_the_signals_of_the_terminal_do_not_reach_workers(pool):
-    steady = pool()
+    steady = pool(recipe(seconds=0.01))  # slow enough for both workers to take part
     expected = steady.evaluate(SNAPSHOT, TASKS)
     for number in (signal.SIGINT, signal.SIGHUP):
         for pid in steady.pids:
@@ -100,7 +101,7 @@ def test_an_environment_that_cannot_be_built_is_an_error(pool):
 
 def test_close_lets_idle_workers_close_their_environment(pool, tmp_path):
     log = tmp_path / "log"
-    idle = pool(recipe(log=str(log)))
+    idle = pool(recipe(log=str(log), seconds=0.01))  # slow enough for both to take part
     idle.evaluate(SNAPSHOT, TASKS)
     pids = idle.pids
     idle.close()

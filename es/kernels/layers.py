@@ -13,7 +13,7 @@ from numba import float32, float64, int64, void
 
 from es.kernels.compiling import kernel
 
-PANEL = 64  # outputs side by side: enough independent sums to hide the latency of each
+PANEL = 32  # outputs side by side: enough independent sums to hide the latency of each
 UNROLL = 8  # inputs taken in one pass over a panel
 CHANNELS = 32  # of every convolution's output
 
@@ -109,15 +109,16 @@ def dense(packed, x, inputs, outputs, y):
             x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
             x4, x5, x6, x7 = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
             for j in range(PANEL):
-                total = sums[j] + x0 * w[j]
-                total += x1 * w[PANEL + j]
-                total += x2 * w[2 * PANEL + j]
-                total += x3 * w[3 * PANEL + j]
-                total += x4 * w[4 * PANEL + j]
-                total += x5 * w[5 * PANEL + j]
-                total += x6 * w[6 * PANEL + j]
-                total += x7 * w[7 * PANEL + j]
-                sums[j] = total
+                # In two halves, so that the next pass waits for one addition alone.
+                left = x0 * w[j]
+                left += x1 * w[PANEL + j]
+                left += x2 * w[2 * PANEL + j]
+                left += x3 * w[3 * PANEL + j]
+                right = x4 * w[4 * PANEL + j]
+                right += x5 * w[5 * PANEL + j]
+                right += x6 * w[6 * PANEL + j]
+                right += x7 * w[7 * PANEL + j]
+                sums[j] += left + right
 
 
 @kernel()

@@ -12,7 +12,7 @@ import multiprocessing
 import selectors
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import connection
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -28,6 +28,7 @@ from es.workers.worker import IDLE, Failure, Ready, Shared, work
 Progress = Callable[[int], None]
 CLOSE_SECONDS = 1.0
 FILES_PER_WORKER = 4
+GATHER_SECONDS = 0.004
 
 
 class Pool(Protocol):
@@ -121,16 +122,21 @@ class WorkerPool:
         results: dict[int, Result] = {}
         self._queue.put(tasks)
         self._hand_out()
+        start = time.monotonic()
         while len(results) < len(tasks):
             for key, _ in self._selector.select():
                 if key.data is None:
                     self._hand_out()
                     continue
-                message = self._receive(key.data, by_index)
-                if isinstance(message, Result):
-                    results[message.index] = message
-                    if progress:
-                        progress(len(results))
+                for message in self._receive(key.data, by_index):
+                    if isinstance(message, Result):
+                        results[message.index] = message
+            if results:
+                if progress:
+                    progress(len(results))
+                # To wake for every result would take a core from the workers again and again.
+                rest = (time.monotonic() - start) * (len(tasks) / len(results) - 1)
+                time.sleep(min(GATHER_SECONDS, rest / 8))
         return [results[task.index] for task in tasks]
 
     def close(self) -> None:
@@ -173,15 +179,22 @@ class WorkerPool:
         elif done and waits:
             self._selector.unregister(self._queue)
 
-    def _receive(self, worker: _Worker, tasks: Mapping[int, Task]) -> Result | Ready:
-        """A worker's message. Raises RunError where it failed or died, with what it was playing."""
-        try:
-            message: Result | Ready | Failure = worker.connection.recv()
-        except (EOFError, OSError) as error:
-            raise RunError(self._obituary(worker, tasks)) from error
-        if isinstance(message, Failure):
-            raise RunError(f"a worker failed {self._doing(worker, tasks)}:\n{message.traceback}")
-        return message
+    def _receive(self, worker: _Worker, tasks: Mapping[int, Task]) -> Iterator[Result | Ready]:
+        """A worker's messages so far, one at least.
+
+        Raises RunError where it failed or died, with what it was playing.
+        """
+        more = True
+        while more:
+            try:
+                message: Result | Ready | Failure = worker.connection.recv()
+                more = worker.connection.poll()
+            except (EOFError, OSError) as error:
+                raise RunError(self._obituary(worker, tasks)) from error
+            if isinstance(message, Failure):
+                doing = self._doing(worker, tasks)
+                raise RunError(f"a worker failed {doing}:\n{message.traceback}")
+            yield message
 
     def _obituary(self, worker: _Worker, tasks: Mapping[int, Task]) -> str:
         worker.process.join(CLOSE_SECONDS)
@@ -201,7 +214,7 @@ class WorkerPool:
     def _affordable(self, wanted: int, say: Callable[[str], None]) -> int:
         """`wanted`, or one per core where so many copies of the first worker take too much."""
         first = self._workers[0]
-        self._receive(first, {})
+        next(self._receive(first, {}))
         each = psutil.Process(first.process.pid).memory_full_info().uss
         free = psutil.virtual_memory().available
         count = affordable_workers(wanted, each, free)

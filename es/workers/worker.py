@@ -58,8 +58,8 @@ def work(results: connection.Connection, recipe: Recipe, shared: Shared, number:
         except Exception:
             results.send(Failure(traceback.format_exc()))
             return
-        results.send(Ready())
         with closing(player.env):
+            results.send(Ready())
             while task := take(shared.tasks):
                 shared.playing[number] = task.index
                 try:

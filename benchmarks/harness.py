@@ -1,0 +1,59 @@
+"""Whole training runs inside this process, with a stopwatch on their parts."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+
+class Times(NamedTuple):
+    """Seconds of a run's loop and, of these, inside `Pool.evaluate`; its updates and frames."""
+
+    loop: float
+    rollouts: float
+    updates: int
+    frames: int
+
+
+def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+    """The function, adding the seconds of each call to `spent`."""
+
+    def wrapper(*arguments: Any, **keywords: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return function(*arguments, **keywords)
+        finally:
+            spent.append(time.perf_counter() - start)
+
+    return wrapper
+
+
+def training(*arguments: str) -> Times:
+    """The times of a training run with these flags, in a directory that is thrown away."""
+    import train
+    from es.workers.pool import WorkerPool
+    from main import main
+
+    loops: list[float] = []
+    rollouts: list[float] = []
+    with contextlib.ExitStack() as stack:
+        run = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run"
+        for owner, name, spent in (
+            (train.Trainer, "run", loops), (WorkerPool, "evaluate", rollouts)
+        ):  # fmt: skip
+            call = timed(getattr(owner, name), spent)
+            stack.enter_context(mock.patch.object(owner, name, call))
+        nowhere = stack.enter_context(open(os.devnull, "w"))
+        stack.enter_context(contextlib.redirect_stdout(nowhere))
+        status = main([*arguments, "--run-dir", str(run)])
+        assert status == 0
+        with (run / "progress.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    return Times(loops[0], sum(rollouts), len(rows), int(rows[-1]["frames"]))

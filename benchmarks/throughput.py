@@ -1,0 +1,221 @@
+"""How near rollouts come to the environment alone, and where their time goes.
+
+Every round plays some tasks of a population as a worker does, then the same episodes again from
+recorded actions: with the bare environment (the unwrapped Gymnasium environment, or the Atari
+emulator without reading its screen); with the environment as rollouts have it; and then the policy
+alone on the recorded observations. What is left is the engine's: noise, parameters, the loop.
+Several processes do so side by side, each on a core of its own. Medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import ale_py
+import numpy as np
+
+from envs import make_env
+from es.config import Config
+from es.noise import FloatArray
+from es.rollout import Player, Snapshot, Task, training_tasks
+from es.strategy import Strategy
+from es.workers.pool import InProcessPool
+from es.workers.processes import cores, limit_threads
+from game import Game, describe
+
+HEADER = """\
+| environment | processes | bare steps/s | steps/s | ratio | us: environment | preprocessing \
+| policy | engine |
+|---|---|---|---|---|---|---|---|---|"""
+KINDS = ("rollouts", "bare", "environment", "policy")
+
+
+class Case(NamedTuple):
+    """An environment and the population that is timed: after so many updates, so many episodes."""
+
+    name: str
+    updates: int
+    episodes: int
+
+
+CASES = (Case("CartPole-v1", 10, 30), Case("Acrobot-v1", 0, 10), Case("PongDeterministic-v4", 0, 1))
+
+
+class Episode(NamedTuple):
+    """What is needed to play an episode again."""
+
+    seed: int
+    actions: list[int]
+    observations: list[np.ndarray]
+
+
+def population(case: Case) -> tuple[Game, FloatArray, list[Task]]:
+    """The game, the parameters and the tasks that come after a case's updates (seed 1)."""
+    game, theta = describe(Config(env_name=case.name, seed=1), None)
+    strategy = Strategy(theta, n=40, sigma=0.05, lr=0.1, seed=1)
+    pool = InProcessPool(game.recipe())
+    tasks = training_tasks(1, 0, strategy.ask(), 100_000)
+    for update in range(1, case.updates + 1):
+        results = pool.evaluate(Snapshot(theta, strategy.sigma), tasks[:-1])
+        strategy.tell([result.episode_return for result in results])
+        tasks = training_tasks(1, update, strategy.ask(), 100_000)
+    pool.close()
+    return game, theta, tasks
+
+
+def record(player: Player, snapshot: Snapshot, task: Task) -> Episode:
+    """Plays a task as ever, writing down what its policy saw and did."""
+    actor, episode = player.actor, Episode(task.episode_seed, [], [])
+    act = actor.act
+
+    def recording(observation: np.ndarray) -> Any:
+        episode.observations.append(observation.copy())
+        episode.actions.append(act(observation))
+        return episode.actions[-1]
+
+    actor.act = recording  # type: ignore[method-assign]
+    player.play(snapshot, task)
+    del actor.act
+    return episode
+
+
+def replay_bare(env: Any, episodes: Sequence[Episode]) -> None:
+    """The environment itself: what no rollout can do without."""
+    if isinstance(env, ale_py.AtariEnv):
+        ale, skip, codes = env.ale, range(env._frameskip), env._action_set
+        for episode in episodes:
+            ale.reset_game()
+            for action in episode.actions:
+                code = codes[action]
+                for _ in skip:
+                    ale.act(code)
+        return
+    replay(env, episodes)
+
+
+def replay(env: Any, episodes: Sequence[Episode]) -> None:
+    """Plays recorded actions."""
+    step = env.step
+    for episode in episodes:
+        env.reset(seed=episode.seed)
+        for action in episode.actions:
+            step(action)
+
+
+def think(actor: Any, episodes: Sequence[Episode]) -> None:
+    """Chooses actions for recorded observations."""
+    act = actor.act
+    for episode in episodes:
+        actor.reset()
+        for observation in episode.observations:
+            act(observation)
+
+
+def seconds(function: Callable[..., None], *arguments: Any) -> float:
+    """What a call takes."""
+    start = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - start
+
+
+def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) -> None:
+    """One process's rounds: seconds per step of each kind, sent as a list of dicts."""
+    game, theta, tasks = population(case)
+    chosen = [tasks[(case.episodes * number + i) % len(tasks)] for i in range(case.episodes)]
+    snapshot = Snapshot(theta, 0.05)
+    player, bare = Player(game.recipe()), make_env(game.environment).unwrapped
+    bare.reset(seed=0)
+    episodes = [record(player, snapshot, task) for task in chosen]
+    steps = sum(len(episode.actions) for episode in episodes)
+
+    def rollouts() -> None:
+        for task in chosen:
+            player.play(snapshot, task)
+
+    functions: dict[str, Callable[[], float]] = {
+        "rollouts": lambda: seconds(rollouts),
+        "bare": lambda: seconds(replay_bare, bare, episodes),
+        "environment": lambda: seconds(replay, player.env, episodes),
+        "policy": lambda: seconds(think, player.actor, episodes),
+    }
+    figures: list[dict[str, float]] = []
+    for _ in range(rounds + 1):  # the first warms up
+        figures.append({})
+        for kind in KINDS:
+            barrier.wait()
+            figures[-1][kind] = functions[kind]() / steps
+    results.put(figures[1:])
+
+
+def run(case: Case, processes: int, rounds: int) -> dict[str, Any]:
+    """The figures of a case: steps per second of all processes, and microseconds of one step."""
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(processes), context.SimpleQueue()
+    started = [
+        context.Process(target=measure, args=(case, rounds, number, barrier, results))
+        for number in range(processes)
+    ]
+    for process in started:
+        process.start()
+    each = [results.get() for _ in started]
+    for process in started:
+        process.join()
+    # Of a round, all processes together: the sum of their speeds.
+    speeds = {
+        kind: [sum(1 / figures[i][kind] for figures in each) for i in range(rounds)]
+        for kind in KINDS
+    }
+    step = {
+        kind: 1e6 * statistics.median(figure[kind] for figures in each for figure in figures)
+        for kind in KINDS
+    }
+    ratios = [ours / bare for ours, bare in zip(speeds["rollouts"], speeds["bare"], strict=True)]
+    return {
+        "environment": case.name,
+        "processes": processes,
+        "bare_steps_per_second": statistics.median(speeds["bare"]),
+        "steps_per_second": statistics.median(speeds["rollouts"]),
+        "ratio": statistics.median(ratios),
+        "us_per_step": {
+            "environment": step["bare"],
+            "preprocessing": step["environment"] - step["bare"],
+            "policy": step["policy"],
+            "engine": step["rollouts"] - step["environment"] - step["policy"],
+        },
+    }
+
+
+def main() -> None:
+    """Prints a row per environment and number of processes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--env", help="only this environment", choices=[case[0] for case in CASES])
+    arguments = parser.parse_args()
+    limit_threads()  # of the processes started
+    if not arguments.json:
+        print(HEADER)
+    for case in CASES:
+        if arguments.env not in (None, case.name):
+            continue
+        for processes in sorted({1, cores()}):
+            figures = run(case, processes, arguments.rounds)
+            if arguments.json:
+                print(json.dumps(figures), flush=True)
+                continue
+            parts = " | ".join(f"{part:.2f}" for part in figures["us_per_step"].values())
+            print(
+                f"| {case.name} | {processes} | {figures['bare_steps_per_second']:.0f} | "
+                f"{figures['steps_per_second']:.0f} | {figures['ratio']:.2f} | {parts} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
