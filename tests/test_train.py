@@ -174,9 +174,9 @@ def test_an_override_of_rate_or_decay_holds_from_then_on(program):
 
 
 def test_an_override_may_change_the_optimiser(program):
-    program.train("--max-gradient-updates", 2)
+    program.train("--max-gradient-updates", 2, "--lr", 0.01)
     status, _, _ = program(
-        "--restore", RUN / "latest.pth", "--max-gradient-updates", 6, "--useAdam", "--override"
+        "--restore", RUN / "latest.pth", "--max-gradient-updates", 5, "--useAdam", "--override"
     )
     assert status == 0
     assert "exp_avg" in read(RUN / "latest.pth").optimizer["state"][0]
