@@ -14,9 +14,12 @@ from unittest import mock
 
 
 class Times(NamedTuple):
-    """Seconds of a run's loop and, of these, inside `Pool.evaluate`; its updates and frames."""
+    """Seconds of a run's updates and, of these, in rollouts; how many updates and frames.
 
-    loop: float
+    All but the first update, for which workers still start up.
+    """
+
+    updating: float
     rollouts: float
     updates: int
     frames: int
@@ -41,12 +44,12 @@ def training(*arguments: str) -> Times:
     from es.workers.pool import WorkerPool
     from main import main
 
-    loops: list[float] = []
+    updates: list[float] = []
     rollouts: list[float] = []
     with contextlib.ExitStack() as stack:
         run = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run"
         for owner, name, spent in (
-            (train.Trainer, "run", loops), (WorkerPool, "evaluate", rollouts)
+            (train.Trainer, "update", updates), (WorkerPool, "evaluate", rollouts)
         ):  # fmt: skip
             call = timed(getattr(owner, name), spent)
             stack.enter_context(mock.patch.object(owner, name, call))
@@ -56,4 +59,5 @@ def training(*arguments: str) -> Times:
         assert status == 0
         with (run / "progress.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
-    return Times(loops[0], sum(rollouts), len(rows), int(rows[-1]["frames"]))
+    frames = int(rows[-1]["frames"]) - int(rows[0]["frames"])
+    return Times(sum(updates[1:]), sum(rollouts[1:]), len(rows) - 1, frames)

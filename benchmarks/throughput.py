@@ -3,7 +3,8 @@
 Every round plays some tasks of a population as a worker does, then the same episodes again from
 recorded actions: with the bare environment (the unwrapped Gymnasium environment, or the Atari
 emulator without reading its screen); with the environment as rollouts have it; and then the policy
-alone on the recorded observations. What is left is the engine's: noise, parameters, the loop.
+alone on the recorded observations, once more as its torch module. What is left of the rollouts' time
+is the engine's: noise, parameters, the loop.
 Several processes do so side by side, each on a core of its own. Medians over the rounds.
 """
 
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 import ale_py
 import numpy as np
+import torch
 
 from envs import make_env
 from es.config import Config
@@ -28,12 +30,13 @@ from es.strategy import Strategy
 from es.workers.pool import InProcessPool
 from es.workers.processes import cores, limit_threads
 from game import Game, describe
+from model import make_module, unflatten
 
 HEADER = """\
-| environment | processes | bare steps/s | steps/s | ratio | us: environment | preprocessing \
-| policy | engine |
-|---|---|---|---|---|---|---|---|---|"""
-KINDS = ("rollouts", "bare", "environment", "policy")
+| environment | after updates | steps per episode | processes | bare steps/s | steps/s | ratio \
+| us: environment | preprocessing | policy | engine | torch's policy / ours |
+|---|---|---|---|---|---|---|---|---|---|---|---|"""
+KINDS = ("rollouts", "bare", "environment", "policy", "torch")
 
 
 class Case(NamedTuple):
@@ -44,7 +47,12 @@ class Case(NamedTuple):
     episodes: int
 
 
-CASES = (Case("CartPole-v1", 10, 30), Case("Acrobot-v1", 0, 10), Case("PongDeterministic-v4", 0, 1))
+CASES = (
+    Case("CartPole-v1", 10, 40),
+    Case("CartPole-v1", 40, 10),
+    Case("Acrobot-v1", 0, 10),
+    Case("PongDeterministic-v4", 0, 1),
+)
 
 
 class Episode(NamedTuple):
@@ -117,6 +125,15 @@ def think(actor: Any, episodes: Sequence[Episode]) -> None:
             act(observation)
 
 
+def think_in_torch(module: torch.nn.Module, episodes: Sequence[Episode]) -> None:
+    """The same with the torch module."""
+    for episode in episodes:
+        state = None
+        for observation in episode.observations:
+            logits, state = module(torch.from_numpy(observation), state)
+            int(logits.argmax())
+
+
 def seconds(function: Callable[..., None], *arguments: Any) -> float:
     """What a call takes."""
     start = time.perf_counter()
@@ -133,6 +150,8 @@ def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) ->
     bare.reset(seed=0)
     episodes = [record(player, snapshot, task) for task in chosen]
     steps = sum(len(episode.actions) for episode in episodes)
+    module = make_module(game.network).requires_grad_(False)
+    module.load_state_dict(unflatten(game.network, theta))
 
     def rollouts() -> None:
         for task in chosen:
@@ -143,6 +162,7 @@ def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) ->
         "bare": lambda: seconds(replay_bare, bare, episodes),
         "environment": lambda: seconds(replay, player.env, episodes),
         "policy": lambda: seconds(think, player.actor, episodes),
+        "torch": lambda: seconds(think_in_torch, module, episodes),
     }
     figures: list[dict[str, float]] = []
     for _ in range(rounds + 1):  # the first warms up
@@ -150,7 +170,7 @@ def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) ->
         for kind in KINDS:
             barrier.wait()
             figures[-1][kind] = functions[kind]() / steps
-    results.put(figures[1:])
+    results.put((figures[1:], steps / len(episodes)))
 
 
 def run(case: Case, processes: int, rounds: int) -> dict[str, Any]:
@@ -163,7 +183,7 @@ def run(case: Case, processes: int, rounds: int) -> dict[str, Any]:
     ]
     for process in started:
         process.start()
-    each = [results.get() for _ in started]
+    each, lengths = zip(*[results.get() for _ in started], strict=True)
     for process in started:
         process.join()
     # Of a round, all processes together: the sum of their speeds.
@@ -178,6 +198,8 @@ def run(case: Case, processes: int, rounds: int) -> dict[str, Any]:
     ratios = [ours / bare for ours, bare in zip(speeds["rollouts"], speeds["bare"], strict=True)]
     return {
         "environment": case.name,
+        "after_updates": case.updates,
+        "steps_per_episode": statistics.mean(lengths),
         "processes": processes,
         "bare_steps_per_second": statistics.median(speeds["bare"]),
         "steps_per_second": statistics.median(speeds["rollouts"]),
@@ -188,6 +210,7 @@ def run(case: Case, processes: int, rounds: int) -> dict[str, Any]:
             "policy": step["policy"],
             "engine": step["rollouts"] - step["environment"] - step["policy"],
         },
+        "torch_to_ours": step["torch"] / step["policy"],
     }
 
 
@@ -211,8 +234,10 @@ def main() -> None:
                 continue
             parts = " | ".join(f"{part:.2f}" for part in figures["us_per_step"].values())
             print(
-                f"| {case.name} | {processes} | {figures['bare_steps_per_second']:.0f} | "
-                f"{figures['steps_per_second']:.0f} | {figures['ratio']:.2f} | {parts} |",
+                f"| {case.name} | {case.updates} | {figures['steps_per_episode']:.0f} | "
+                f"{processes} | {figures['bare_steps_per_second']:.0f} | "
+                f"{figures['steps_per_second']:.0f} | {figures['ratio']:.2f} | {parts} | "
+                f"{figures['torch_to_ours']:.1f} |",
                 flush=True,
             )
 
