@@ -148,6 +148,8 @@ ATARI = [
     ("ALE/SpaceInvaders-v5", {"frameskip": (2, 5)}),
     ("ALE/Berzerk-v5", {}),
     ("ALE/Boxing-v5", {"obs_type": "grayscale"}),
+    ("ALE/Pong-v5", {"repeat_action_probability": 0.9}),  # the last action of the episode before
+    ("ALE/Pong-v5", {"max_num_frames_per_episode": 200}),
     ("Pong-v4", {}),
 ]
 

@@ -137,6 +137,13 @@ def test_the_mlp_takes_observations_of_any_type(convert):
     assert np.array_equal(actor.logits(), expected.logits())
 
 
+def test_an_observation_of_another_size_is_an_error():
+    actor = make_actor(MLP_NETWORK)
+    for size in (3, 5):
+        with pytest.raises(ValueError, match="size"):
+            actor.act(np.zeros(size, np.float32))
+
+
 def test_reset_forgets_the_episode_before():
     actor = make_actor(CONV_NETWORK)
     actor.bind(initial_theta(CONV_NETWORK, 0))

@@ -42,6 +42,14 @@ def test_the_episode_cap_holds(program, run):
     assert rewards(out) == [4.0] * 10
 
 
+def test_the_environments_own_limit_holds(program):
+    """MountainCar is cut off after 200 steps, each of which costs 1."""
+    game = ("--small-net", "--env-name", "MountainCar-v0", "--seed", 1, "--run-dir", "car")
+    program(*game, "--n", 2, "--max-gradient-updates", 1, "--workers", 0)
+    _, out, _ = program("--test", "--no-render", "--episodes", 2, "--restore", "car/latest.pth")
+    assert rewards(out) == [-200.0] * 2
+
+
 def test_the_run_is_not_touched(program, run):
     before = sorted((path.name, path.stat().st_mtime_ns) for path in os.scandir("run"))
     program("--test", "--no-render", "--episodes", 1, "--restore", run)

@@ -136,8 +136,11 @@ def dense_selu_layers(packed, widths, scratch, observation):
 
     packed: the layers' packed weights end to end. widths: of the observation and of each layer's
     outputs. scratch: room for the observation and for each layer's outputs, every one of them
-    rounded up to whole panels; the outputs stay in it, last.
+    rounded up to whole panels; the outputs stay in it, last. Raises ValueError where the observation
+    is of another size.
     """
+    if observation.size != widths[0]:
+        raise ValueError("the observation is not of the size that the network takes")
     for i in range(widths[0]):
         scratch[i] = observation[i]
     weights, x = packed, scratch
