@@ -12,14 +12,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from envs import make_env, max_steps
+from envs import make_env
 from es.checkpoint import Checkpoint
 from es.config import Config
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
 from es.rollout import evaluation_seed, rollout
 from game import Restored, describe
-from model import make_actor
 
 UNSEEN_EPISODES = 10
 SMALLEST_WINDOW = 400  # pixels: smaller pictures, such as Atari's, are enlarged
@@ -96,9 +95,9 @@ def _open_display() -> Any:
 def test(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     """Plays episodes and prints their rewards and a summary; the result is the exit status."""
     game, theta = describe(config, restored)
-    actor = make_actor(game.network)
+    recipe = game.recipe()
+    actor, cap = recipe.make_actor(), recipe.cap(config.max_episode_length)
     actor.bind(theta)
-    cap = min(config.max_episode_length, max_steps(game.environment) or config.max_episode_length)
     env = make_env(game.environment, None if config.no_render else "rgb_array")
     if not config.no_render:
         env = Window(env, config.env_name)

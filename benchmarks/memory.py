@@ -1,6 +1,7 @@
 """Whether a long run's memory grows: resident megabytes after 500 and after 5,000 updates.
 
-Of the master, of its workers together, and of the process that draws the learning curve.
+Of the master, of its workers with the fork server (shared pages count in each of them), and of the
+process that draws the learning curve.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def updates(progress: Path) -> int:
 def sample(master: psutil.Process, progress: Path, after: int) -> dict[str, float]:
     """The medians of some samples from an update on."""
     while updates(progress) < after:
+        if not master.is_running() or master.status() == psutil.STATUS_ZOMBIE:
+            sys.exit("the run has ended early")
         time.sleep(0.05)
     samples = []
     for _ in range(SAMPLES):

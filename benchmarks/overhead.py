@@ -11,30 +11,17 @@ import os
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
+from benchmarks.harness import timed
 from es.workers.processes import limit_threads, start_forkserver
 
 PAIRS, UPDATES = 5, 60
 ARGUMENTS = (
     "--small-net", "--env-name", "CartPole-v1", "--max-gradient-updates", str(UPDATES), "--silent"
 )  # fmt: skip
-
-
-def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
-    """The function, adding the seconds of each call to `spent`."""
-
-    def wrapper(*arguments: Any, **keywords: Any) -> Any:
-        start = time.perf_counter()
-        try:
-            return function(*arguments, **keywords)
-        finally:
-            spent.append(time.perf_counter() - start)
-
-    return wrapper
 
 
 def loop(seed: int, *, report: bool) -> tuple[float, float]:

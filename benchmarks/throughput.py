@@ -3,8 +3,8 @@
 Every round plays some tasks of a population as a worker does, then the same episodes again from
 recorded actions: with the bare environment (the unwrapped Gymnasium environment, or the Atari
 emulator without reading its screen); with the environment as rollouts have it; and then the policy
-alone on the recorded observations, once more as its torch module. What is left of the rollouts' time
-is the engine's: noise, parameters, the loop.
+alone on the recorded observations, once more as its torch module. What is left of the time of the
+rollouts is the engine's: noise, parameters, the loop.
 Several processes do so side by side, each on a core of its own. Medians over the rounds.
 """
 
@@ -168,7 +168,7 @@ def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) ->
     for _ in range(rounds + 1):  # the first warms up
         figures.append({})
         for kind in KINDS:
-            barrier.wait()
+            barrier.wait(timeout=300)
             figures[-1][kind] = functions[kind]() / steps
     results.put((figures[1:], steps / len(episodes)))
 
@@ -176,14 +176,14 @@ def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) ->
 def run(case: Case, processes: int, rounds: int) -> dict[str, Any]:
     """The figures of a case: steps per second of all processes, and microseconds of one step."""
     context = multiprocessing.get_context("spawn")
-    barrier, results = context.Barrier(processes), context.SimpleQueue()
+    barrier, results = context.Barrier(processes), context.Queue()
     started = [
         context.Process(target=measure, args=(case, rounds, number, barrier, results))
         for number in range(processes)
     ]
     for process in started:
         process.start()
-    each, lengths = zip(*[results.get() for _ in started], strict=True)
+    each, lengths = zip(*[results.get(timeout=600) for _ in started], strict=True)
     for process in started:
         process.join()
     # Of a round, all processes together: the sum of their speeds.

@@ -6,7 +6,7 @@ workers and a later test make the same thing.
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import difflib
 import importlib
 import os
@@ -65,23 +65,26 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
             kwargs = dict(env["kwargs"])
             if render_mode:  # an environment need not know of it
                 kwargs["render_mode"] = render_mode
-            spec = copy.deepcopy(_spec(env["id"]))
-            spec.order_enforce = False  # a wrapper that costs time in every step
-            made = gymnasium.make(spec, max_episode_steps=-1, disable_env_checker=True, **kwargs)
+            # Wrappers that cost time in every step: one that watches the order of calls, and one
+            # that counts them. (Where others are registered, these lie around it and may need it.)
+            spec = dataclasses.replace(_spec(env["id"]), order_enforce=False)
+            limit = None if spec.additional_wrappers else -1
+            made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
     except Exception as error:  # third-party constructors raise what they like
         raise UsageError(f"--env-name {env['id']}: cannot be made ({error})") from error
     if hasattr(made.unwrapped, "world") and hasattr(made.unwrapped, "_destroy"):
         made = FreshWorld(made)
     if not _is_image(made.observation_space):
         return made
-    if isinstance(made, ale_py.AtariEnv):  # without wrappers that change what it returns
+    if type(made) is ale_py.AtariEnv:  # nothing changes what it returns
         return AtariImages(made)
     return PreprocessImage(made)
 
 
 def max_steps(env: Mapping[str, Any]) -> int | None:
-    """After how many steps the described environment's episodes are cut off, if at all."""
-    return _spec(env["id"]).max_episode_steps
+    """After how many steps the loop must cut an episode of the environment off, if at all."""
+    spec = _spec(env["id"])
+    return None if spec.additional_wrappers else spec.max_episode_steps
 
 
 def shapes(env: gymnasium.Env, name: str) -> tuple[tuple[int, ...], int]:

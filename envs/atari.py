@@ -14,11 +14,10 @@ import ale_py
 import gymnasium
 import numpy as np
 
-from envs.images import MIDDLE_SIZE, OBSERVATIONS, SIZE, ImageNormalizer
+from envs.images import MIDDLE_SIZE, OBSERVATIONS, PLAY_FIELD, SIZE, ImageNormalizer
 from es.kernels.images import shrink
 from es.noise import FloatArray
 
-PLAY_FIELD = slice(34, 194)  # rows; all 160 columns
 UNKNOWN = -1e6  # the brightness of a colour not seen so far
 GENERATOR = re.compile(rb"(?:\d+ ){624}\d+")  # a Mersenne Twister, as C++ writes it
 
@@ -43,6 +42,8 @@ class AtariImages(gymnasium.Wrapper):
         self._first, self._taps = _resampling()
         self._normalizer = ImageNormalizer()
         self._restart = _quick_restart(env)
+        self._ale.getScreen(self._screen)
+        self._learn_colours()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -76,7 +77,10 @@ class AtariImages(gymnasium.Wrapper):
         return self._normalizer(self._image)
 
     def _learn_colours(self) -> None:
-        """Takes the brightness, from 0 to 1, of all colours on the screen into the table."""
+        """Takes the brightness, from 0 to 1, of all colours on the screen into the table.
+
+        The screen is the emulator's of this moment.
+        """
         colours = self._emulator._get_obs()[PLAY_FIELD]
         bright = colours.reshape(*self._field.shape, -1).mean(axis=2, dtype=np.float64) / 255
         self._brightness[self._field] = bright

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ale_py
 import cv2
 import gymnasium
 import numpy as np
@@ -13,14 +14,20 @@ from es.kernels.images import standardize
 from es.noise import FloatArray
 
 SIZE, MIDDLE_SIZE = 42, 80  # of the sides; two steps, since one alone would skip pixels
+PLAY_FIELD, ATARI_WIDTH = slice(34, 194), 160  # of an Atari screen: these rows, all columns
 NORMALIZER_ALPHA = 0.9999
 OBSERVATIONS = spaces.Box(-np.inf, np.inf, (1, SIZE, SIZE), np.float32)
 
 cv2.setNumThreads(1)
 
 
-def preprocess(frame: np.ndarray) -> FloatArray:
-    """(height, width[, 3]) uint8 -> (1, 42, 42) float32 in [0, 1], the mean over the colours."""
+def preprocess(frame: np.ndarray, *, crop: bool) -> FloatArray:
+    """(height, width[, 3]) uint8 -> (1, 42, 42) float32 in [0, 1], the mean over the colours.
+
+    crop: take the play field of an Atari screen first.
+    """
+    if crop:
+        frame = frame[PLAY_FIELD]
     small = cv2.resize(cv2.resize(frame, (MIDDLE_SIZE, MIDDLE_SIZE)), (SIZE, SIZE))
     gray = small.reshape(SIZE, SIZE, -1).mean(axis=2, dtype=np.float32)
     return (gray / np.float32(255))[np.newaxis]
@@ -53,6 +60,9 @@ class PreprocessImage(gymnasium.ObservationWrapper):
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
         self.observation_space = OBSERVATIONS
+        height, width = (env.observation_space.shape or ())[:2]
+        is_screen = width == ATARI_WIDTH and height >= PLAY_FIELD.stop
+        self._crop = is_screen and isinstance(env.unwrapped, ale_py.AtariEnv)
         self._normalizer = ImageNormalizer()
 
     def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
@@ -62,4 +72,4 @@ class PreprocessImage(gymnasium.ObservationWrapper):
 
     def observation(self, observation: np.ndarray) -> FloatArray:
         """The preprocessed and normalised image."""
-        return self._normalizer(preprocess(observation).reshape(-1))
+        return self._normalizer(preprocess(observation, crop=self._crop).reshape(-1))

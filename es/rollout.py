@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -46,6 +45,10 @@ class Recipe(NamedTuple):
     make_env: Callable[[], Environment]
     make_actor: Callable[[], Actor]
     max_steps: int | None = None
+
+    def cap(self, cap: int) -> int:
+        """Steps per episode at most, where the user asks for `cap`."""
+        return cap if self.max_steps is None else min(cap, self.max_steps)
 
 
 class Snapshot(NamedTuple):
@@ -125,7 +128,7 @@ class Player:
     def __init__(self, recipe: Recipe) -> None:
         self.env = recipe.make_env()
         self.actor = recipe.make_actor()
-        self._max_steps = sys.maxsize if recipe.max_steps is None else recipe.max_steps
+        self._cap = recipe.cap
         self._perturbed: FloatArray | None = None
 
     def play(self, snapshot: Snapshot, task: Task) -> Result:
@@ -134,5 +137,5 @@ class Player:
             self._perturbed = np.empty_like(snapshot.theta)
         perturb(snapshot.theta, task.noise_seed, task.sign, snapshot.sigma, self._perturbed)
         self.actor.bind(self._perturbed)
-        cap = min(task.cap, self._max_steps)
+        cap = self._cap(task.cap)
         return Result(task.index, *rollout(self.env, self.actor, task.episode_seed, cap))

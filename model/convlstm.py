@@ -103,4 +103,5 @@ class ConvLSTMActor:
         sizes = [size for inputs in self._inputs for size in (CHANNELS * inputs * 9, CHANNELS)]
         sizes += [4 * UNITS * FEATURES, 4 * UNITS * UNITS, 4 * UNITS, 4 * UNITS]
         sizes += [self._actions * UNITS, self._actions]
+        assert theta.size == sum(sizes)
         return iter(np.split(theta, np.cumsum(sizes[:-1])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
@@ -37,15 +38,19 @@ class MLPActor:
     def __init__(self, inputs: int, actions: int) -> None:
         widths = (inputs, HIDDEN, HIDDEN, actions)
         self._layers = list(pairwise(widths))
+        self._size = sum((inputs + 1) * outputs for inputs, outputs in self._layers)
         sizes = [packed_size(*layer) for layer in self._layers]
         packed = aligned(sum(sizes))
         self._packed = np.split(packed, np.cumsum(sizes[:-1]))
         scratch = aligned(sum(whole_panels(width) for width in widths))
         self._logits = scratch[-whole_panels(actions) :][:actions]
         self._act = partial(dense_selu_layers, packed, np.array(widths), scratch)
+        self._input = np.empty(inputs)
+        self._choose: Callable[[np.ndarray], int] = self._act
 
     def bind(self, theta: FloatArray) -> None:
         """Takes over theta: (P,) float32."""
+        assert theta.size == self._size
         start = 0
         for (inputs, outputs), packed in zip(self._layers, self._packed, strict=True):
             middle, stop = start + inputs * outputs, start + (inputs + 1) * outputs
@@ -58,10 +63,15 @@ class MLPActor:
     def act(self, observation: np.ndarray) -> int:
         """The best action for an observation: (inputs,)."""
         try:
-            return self._act(observation)
-        except TypeError:  # neither float32 nor float64, or not contiguous
-            return self._act(np.ascontiguousarray(observation, dtype=np.float64))
+            return self._choose(observation)
+        except TypeError:  # neither float32 nor float64, not contiguous, read-only, no array ...
+            self._choose = self._convert_and_choose
+            return self._choose(observation)
 
     def logits(self) -> FloatArray:
         """The outputs that the last action was chosen by: (actions,)."""
         return self._logits.copy()
+
+    def _convert_and_choose(self, observation: np.ndarray) -> int:
+        np.copyto(self._input, observation, casting="unsafe")
+        return self._act(self._input)

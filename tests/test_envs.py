@@ -5,6 +5,7 @@ import cv2
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.registration import WrapperSpec
 
 from envs import FreshWorld, describe_env, make_env, max_steps, shapes
 from envs.atari import AtariImages
@@ -192,6 +193,52 @@ def test_most_games_start_again_without_loading():
     assert berzerk._restart is None  # it draws random numbers while it starts
 
 
+class Generous(ale_py.AtariEnv):  # type: ignore[misc]
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, reward + 100, *rest
+
+
+@pytest.fixture
+def register():
+    names = []
+
+    def add(name, **keywords):
+        gymnasium.register(name, **keywords)
+        names.append(name)
+        return make_env(describe_env(name)), max_steps(describe_env(name))
+
+    yield add
+    for name in names:
+        del gymnasium.registry[name]
+
+
+def test_a_games_own_version_is_played_by_its_own_rules(register):
+    env, _ = register("Generous-v0", entry_point=Generous, kwargs={"game": "pong"})
+    plain = make_env(describe_env("ALE/Pong-v5"))
+    first, expected = env.reset(seed=1)[0], plain.reset(seed=1)[0]
+    np.testing.assert_allclose(first, expected, atol=0.1)  # cropped alike, but rounded to bytes
+    assert env.step(0)[1] == 100
+    env.close()
+    plain.close()
+
+
+def test_registered_wrappers_keep_the_limit_that_they_lie_around(register):
+    wrapper = WrapperSpec(
+        "TimeAwareObservation", "gymnasium.wrappers:TimeAwareObservation", kwargs={}
+    )
+    env, limit = register(
+        "Aware-v0",
+        entry_point="gymnasium.envs.classic_control:MountainCarEnv",
+        max_episode_steps=20,
+        additional_wrappers=(wrapper,),
+    )
+    assert limit is None
+    env.reset(seed=1)
+    ends = [env.step(1)[3] for _ in range(20)]
+    assert ends == [False] * 19 + [True]
+
+
 def test_an_atari_game_without_a_seed_is_played_on():
     env = make_env(describe_env("PongDeterministic-v4"))
     env.reset(seed=1)
@@ -203,7 +250,7 @@ def test_shrinking_against_the_definition():
     """Noise: every pixel differs from its neighbours."""
     frame = np.random.default_rng(0).integers(0, 256, (160, 160, 3), dtype=np.uint8)
     small = cv2.resize(cv2.resize(frame, (80, 80)), (42, 42)).astype(np.float64)
-    result = preprocess(frame)
+    result = preprocess(frame, crop=False)
     assert result.shape == (1, 42, 42)
     assert result.dtype == np.float32
     np.testing.assert_allclose(result[0], small.mean(axis=2) / 255, atol=1e-6)
@@ -212,10 +259,10 @@ def test_shrinking_against_the_definition():
 def test_images_that_are_not_atari_screens_are_seen_whole():
     frame = np.zeros((96, 96, 3), np.uint8)
     frame[:10] = 255
-    seen = preprocess(frame)[0]
+    seen = preprocess(frame, crop=False)[0]
     assert seen[0].mean() == pytest.approx(1, abs=0.01)
     assert seen[-1].mean() == 0
-    assert preprocess(frame[..., 0]).shape == (1, 42, 42)
+    assert preprocess(frame[..., 0], crop=False).shape == (1, 42, 42)
 
 
 def test_the_normaliser_against_its_formula():
@@ -244,7 +291,8 @@ def test_each_episode_starts_with_a_fresh_normaliser():
 
 
 def test_other_images_start_with_a_fresh_normaliser_too():
-    env = PreprocessImage(gymnasium.make("CarRacing-v3", continuous=False))
+    env = make_env({"id": "CarRacing-v3", "kwargs": {"continuous": False}})
+    assert isinstance(env, PreprocessImage)
     first = env.reset(seed=1)[0].copy()
     env.step(3)
     assert np.array_equal(env.reset(seed=1)[0], first)

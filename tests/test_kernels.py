@@ -1,3 +1,4 @@
+import fcntl
 import math
 import os
 import shutil
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from es.kernels import images, layers
+from es.kernels import compiling, images, layers
 from es.kernels.layers import CHANNELS, aligned, packed_size, padded, whole_panels
 from tests.conftest import run_python
 
@@ -93,7 +94,7 @@ def test_activations_stay_finite_and_right_at_any_size():
     np.testing.assert_allclose(hidden, expected, rtol=1e-5, atol=2e-7)
 
 
-def test_rows_are_looked_up_again_exactly_when_they_changed():
+def test_shrinking_a_screen_that_changes_here_and_there():
     rng = np.random.default_rng(1)
     first = np.array([0, 2, 4], np.int64)
     taps = rng.random(12, dtype=np.float32)
@@ -140,6 +141,21 @@ def test_kernels_are_compiled_once_for_all_runs_and_the_user_is_told(tmp_path):
     assert first.stdout.count("Compiling the policies' inner loops") == 1
     assert first.stdout.splitlines()[1:] == second.stdout.splitlines()
     assert (first.stderr, second.stderr) == ("", "")
+
+
+def test_a_damaged_cache_is_no_obstacle(tmp_path):
+    expected = run_python(PROGRAM, NUMBA_CACHE_DIR=str(tmp_path)).stdout.splitlines()[-1]
+    for path in tmp_path.glob("**/*dense*.nb?"):
+        path.write_bytes(path.read_bytes()[:20] if path.suffix == ".nbc" else b"")
+    result = run_python(PROGRAM, NUMBA_CACHE_DIR=str(tmp_path))
+    assert (result.stdout.splitlines()[-1], result.stderr) == (expected, "")
+
+
+def test_a_held_lock_delays_but_does_not_stop():
+    with open(compiling.__file__, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        impatient = PROGRAM.replace("compiling.notify = print", "compiling.PATIENCE = 0.1")
+        assert len(run_python(impatient).stdout) == 65
 
 
 def test_outputs_do_not_depend_on_the_width_of_vector_units(tmp_path):

@@ -126,10 +126,37 @@ def test_the_actor_keeps_to_the_module_over_a_whole_episode(name):
     assert steps > (5 if network["kind"] == "mlp" else 700)
 
 
-@pytest.mark.parametrize("convert", [np.float64, np.int64, lambda x: np.repeat(x, 2)[::2], list])
+@pytest.mark.parametrize("network", [MLP_NETWORK, CONV_NETWORK])
+@pytest.mark.parametrize("scale", [0.1, 0.01])
+def test_small_activations_keep_their_digits(network, scale):
+    """Without biases, which would hide the loss of digits near 0."""
+    parameters = unflatten(network, initial_theta(network, 0))
+    for name in parameters:
+        parameters[name] *= 0 if "bias" in name else scale
+    actor, module = make_actor(network), make_module(network).requires_grad_(False)
+    module.load_state_dict(parameters)
+    actor.bind(flatten(network, parameters))
+    actor.reset()
+    shape, state = (4,) if network["kind"] == "mlp" else (1, 42, 42), None
+    for seed in range(5):
+        observation = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+        logits, state = module(torch.from_numpy(observation), state)
+        actor.act(observation)
+        assert_same_logits(actor, logits)
+
+
+def read_only(x):
+    return np.frombuffer(x.astype(np.float64).tobytes())
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [np.float64, np.int64, np.uint8, lambda x: np.repeat(x, 2)[::2], list, read_only,
+     lambda x: x[np.newaxis]],
+)  # fmt: skip
 def test_the_mlp_takes_observations_of_any_type(convert):
     actor, expected = make_actor(MLP_NETWORK), make_actor(MLP_NETWORK)
-    observation = np.array([1, -2, 0, 5], np.float32)
+    observation = np.array([1, 2, 0, 5], np.float32)
     for each in (actor, expected):
         each.bind(initial_theta(MLP_NETWORK, 0))
         each.reset()

@@ -112,6 +112,7 @@ def test_close_lets_idle_workers_close_their_environment(pool, tmp_path):
 def test_close_does_not_wait_for_a_long_episode(pool):
     """The episodes under way would last a quarter of an hour."""
     busy = pool(recipe(length=1000, seconds=1.0))
+    tasks = [TASKS[index % 10]._replace(index=index) for index in range(3000)]
     pids = busy.pids
 
     def ring(number, frame):
@@ -121,11 +122,16 @@ def test_close_does_not_wait_for_a_long_episode(pool):
     signal.setitimer(signal.ITIMER_REAL, 0.5)
     try:
         with pytest.raises(TimeoutError):
-            busy.evaluate(SNAPSHOT, TASKS)
+            busy.evaluate(SNAPSHOT, tasks)
     finally:
         signal.signal(signal.SIGALRM, before)
     busy.close()
     assert all_gone(pids)
+
+
+def test_any_cap_can_be_asked_for(pool):
+    endless = [task._replace(cap=10**30) for task in TASKS]
+    assert pool().evaluate(SNAPSHOT, endless) == pool(workers=1).evaluate(SNAPSHOT, TASKS)
 
 
 def test_workers_have_one_thread_for_numbers(pool):

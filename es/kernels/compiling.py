@@ -10,35 +10,43 @@ import fcntl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, BinaryIO
 
 import numba
 
 SLOW = 1.0  # seconds after which the user is told
+PATIENCE = 20.0  # seconds to wait for others, who may be suspended; the lock only saves work
 
 notify: Callable[[str], None] | None = None  # shows a line to the user
 _seconds = 0.0
 
 
-def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compiles a function for these signatures; without any, for use inside other kernels.
+def compiler(**options: Any) -> Callable[..., Callable[[Callable[..., Any]], Any]]:
+    """A decorator, with Numba's options, that takes the signatures to compile a function for.
 
-    A kernel uses kernels of its own file only: the cache does not see changes in others.
+    Without signatures a function is for use inside other kernels. The cache sees changes in a
+    kernel's own file only: so that file says the options, and kernels use no other file's.
     """
-    # "contract" rounds a product and the sum it goes into once, and reorders nothing.
-    options: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
 
-    def compiled(function: Callable[..., Any]) -> Any:
-        if not signatures:
-            return numba.njit(**options)(function)
-        with _timed():
+    def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Any]:
+        def compiled(function: Callable[..., Any]) -> Any:
+            if not signatures:
+                return numba.njit(**options)(function)
+            start = time.monotonic()
             try:
                 with _one_process_at_a_time():
-                    return numba.njit(list(signatures), cache=True, **options)(function)
-            except (RuntimeError, OSError):  # no folder can be written to, or the disk is full
-                return numba.njit(list(signatures), **options)(function)
+                    start = time.monotonic()
+                    result = numba.njit(list(signatures), cache=True, **options)(function)
+                if not result.stats.cache_misses:
+                    return result
+            except Exception:  # no folder can be written to, a full disk, a damaged cache
+                result = numba.njit(list(signatures), **options)(function)
+            _spend(time.monotonic() - start)
+            return result
 
-    return compiled
+        return compiled
+
+    return kernel
 
 
 @contextmanager
@@ -46,16 +54,23 @@ def _one_process_at_a_time() -> Iterator[None]:
     """Who waits here while another process compiles finds the result in the cache."""
     with open(__file__, "rb") as file:
         with suppress(OSError):  # not every file system has locks
-            fcntl.flock(file, fcntl.LOCK_EX)
+            while not _locked(file) and _seconds < PATIENCE:
+                _spend(0.01)
+                time.sleep(0.01)
         yield
 
 
-@contextmanager
-def _timed() -> Iterator[None]:
+def _locked(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _spend(seconds: float) -> None:
     """Tells the user, once, when compiling is what the time goes to."""
     global _seconds
-    start = time.monotonic()
-    yield
-    before, _seconds = _seconds, _seconds + time.monotonic() - start
+    before, _seconds = _seconds, _seconds + seconds
     if before < SLOW <= _seconds and notify:
-        notify("Compiling the policies' inner loops; later runs find them in a cache ...")
+        notify("Compiling the policies' inner loops, which a cache keeps for later runs ...")

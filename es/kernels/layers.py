@@ -1,7 +1,7 @@
 """Layers: dense, convolution, LSTM cell. Arrays are (size,) float32; images are C-ordered.
 
 A dense layer's weights are packed so that its loops read memory in sequence: its outputs in panels
-of 64, and for each panel a row of biases and then a row for each input, padded with zeros to a
+of 32, and for each panel a row of biases and then a row for each input, padded with zeros to a
 multiple of 8 inputs.
 """
 
@@ -11,7 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import float32, float64, int64, void
 
-from es.kernels.compiling import kernel
+from es.kernels.compiling import compiler
+
+# "contract" rounds a product and the sum it goes into once, and reorders nothing.
+kernel = compiler(fastmath={"contract"}, error_model="numpy", nogil=True)
 
 PANEL = 32  # outputs side by side: enough independent sums to hide the latency of each
 UNROLL = 8  # inputs taken in one pass over a panel
@@ -49,8 +52,8 @@ def packed_size(inputs: int, outputs: int) -> int:
 
 
 @kernel()
-def _exp(x):
-    """The exponential to two units in the last place: 2^n times a polynomial, as Cephes has it."""
+def _exp_parts(x):
+    """The s and q of e^x = s * (1 + q): a power of two, and Cephes' polynomial."""
     x = max(min(x, _EXP_MAX), _EXP_MIN)
     n = np.floor(x * _LOG2E + _HALF)
     r = x - n * _LN2_HIGH
@@ -61,26 +64,34 @@ def _exp(x):
     p = p * r + np.float32(4.1665795894e-2)
     p = p * r + np.float32(1.6666665459e-1)
     p = p * r + np.float32(5.0000001201e-1)
-    p = p * (r * r) + r
-    p = p + _ONE
-    return p * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+    q = p * (r * r) + r
+    return np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32), q
+
+
+@kernel()
+def _expm1(x):
+    """e^x - 1, to a few units in the last place near 0 too."""
+    s, q = _exp_parts(x)
+    return s * q + (s - _ONE)
 
 
 @kernel()
 def _sigmoid(x):
-    return _ONE / (_ONE + _exp(-x))
+    s, q = _exp_parts(-x)
+    return _ONE / (_ONE + (s * q + s))
 
 
 @kernel()
 def _tanh(x):
-    return _TWO / (_ONE + _exp(-_TWO * x)) - _ONE
+    t = _expm1(-_TWO * x)
+    return -t / (t + _TWO)
 
 
 @kernel(void(_floats))
 def _selu(values):
     for i in range(values.size):
         x = values[i]
-        negative = _SELU_NEGATIVE * (_exp(min(x, _ZERO)) - _ONE)
+        negative = _SELU_NEGATIVE * _expm1(min(x, _ZERO))
         values[i] = _SELU_SCALE * x if x > _ZERO else negative
 
 
@@ -136,8 +147,8 @@ def dense_selu_layers(packed, widths, scratch, observation):
 
     packed: the layers' packed weights end to end. widths: of the observation and of each layer's
     outputs. scratch: room for the observation and for each layer's outputs, every one of them
-    rounded up to whole panels; the outputs stay in it, last. Raises ValueError where the observation
-    is of another size.
+    rounded up to whole panels; the outputs stay in it, last. Raises ValueError where the
+    observation is of another size.
     """
     if observation.size != widths[0]:
         raise ValueError("the observation is not of the size that the network takes")
@@ -258,8 +269,9 @@ def channels_first(x, size, y):
 def lstm_cell(packed, x, units, cell, gates):
     """One step of an LSTM cell. x: (inputs + units,), the input and then the hidden state.
 
-    packed: a dense layer from x to the input, forget, cell and output gates: (4 * units,). The new
-    hidden state takes the place of the old one at the end of x; cell: (units,) is updated.
+    packed: a dense layer from x to the input, forget, cell and output gates: room for
+    whole_panels(4 * units). The new hidden state takes the place of the old one at the end of x,
+    whose size is a multiple of UNROLL; cell: (units,) is updated.
     """
     dense(packed, x, x.size, 4 * units, gates)
     hidden = x[x.size - units :]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import struct
+import sys
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
@@ -12,7 +14,7 @@ from es.rollout import Task
 
 # A task's five numbers. 64 bytes divide a pipe's pages: no reader ever gets a part of a record.
 RECORD = struct.Struct("<5q24x")
-WRITE = 64 * RECORD.size  # what a pipe takes as one piece
+WRITE = select.PIPE_BUF // RECORD.size * RECORD.size  # what a pipe takes as one piece
 
 
 class TaskQueue:
@@ -28,12 +30,13 @@ class TaskQueue:
         self._waiting = memoryview(b"")
 
     def fileno(self) -> int:
-        """Readable by nobody; writable when `flush` can go on."""
+        """The file to wait for: writable when `flush` can go on."""
         return self._writer.fileno()
 
     def put(self, tasks: Sequence[Task]) -> None:
         """Lets tasks wait for `flush`."""
-        self._waiting = memoryview(b"".join(RECORD.pack(*task) for task in tasks))
+        records = [RECORD.pack(*task[:-1], min(task.cap, sys.maxsize)) for task in tasks]
+        self._waiting = memoryview(b"".join(records))
 
     def flush(self) -> bool:
         """Hands out as many tasks as the pipe takes; whether that was all."""
@@ -49,7 +52,7 @@ class TaskQueue:
         """Takes back the tasks that nobody took; free workers then see the end."""
         self._writer.close()
         if not self.reader.closed:
-            while os.read(self.reader.fileno(), WRITE):
+            while self.reader.poll() and os.read(self.reader.fileno(), WRITE):
                 pass
         self.reader.close()
 

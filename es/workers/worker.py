@@ -33,8 +33,8 @@ class Ready(NamedTuple):
 class Shared(NamedTuple):
     """What the master and all workers share.
 
-    theta: (P,) floats and sigma, the snapshot of the moment. playing: for each worker the index of
-    the task that it plays, or IDLE.
+    tasks: the end of the queue to read. theta: (P,) floats and sigma, the snapshot of the moment.
+    playing: for each worker the index of the task that it plays, or IDLE.
     """
 
     tasks: connection.Connection
