@@ -103,17 +103,20 @@ def _resampling() -> tuple[np.ndarray, FloatArray]:
 def _quick_restart(env: ale_py.AtariEnv) -> Callable[[int], np.ndarray] | None:
     """What starts an episode as `env.reset(seed=...)` does, in 3 ms: it gives the first screen.
 
+    env: as it was made, with its game loaded and not played yet.
+
     The emulator takes a seed only while it loads a game, which takes 65 ms. All that the seed goes
     into is the state of its generator; so the state right after loading is restored, with another
     generator in it. None where the saved state does not look as it should.
     """
-    env.reset(seed=0)
-    ale, screen = env.ale, env.ale.getScreen()
+    ale = env.ale
+    ale.reset_game()
+    screen = ale.getScreen()
     state = ale.cloneState(include_rng=True).serialize()
     generators = list(GENERATOR.finditer(state))
     lengths = [at for at in range(64) if _number(state, at) == len(state) - at - 12]
-    _, first_seed = _seeds(0)
-    if not generators or len(lengths) != 1 or generators[-1][0] != _generator(first_seed):
+    loaded_with = _generator(ale.getInt("random_seed") % 2**32)
+    if not generators or len(lengths) != 1 or generators[-1][0] != loaded_with:
         return None
     length, (start, stop) = lengths[0], generators[-1].span()
 

@@ -53,7 +53,6 @@ class ConvLSTMActor:
         self._convolutions = [aligned((1 + 9 * inputs) * CHANNELS) for inputs in self._inputs]
         self._framed = aligned((SIZES[0] + 2) ** 2)
         self._images = [aligned((size + 2) ** 2 * CHANNELS) for size in SIZES[1:]]
-        self._joined = np.empty((4 * UNITS, FEATURES + UNITS), np.float32)
         self._lstm = aligned(packed_size(FEATURES + UNITS, 4 * UNITS))
         self._x = aligned(FEATURES + UNITS)
         self._hidden = self._x[FEATURES:]
@@ -66,12 +65,8 @@ class ConvLSTMActor:
         parts = self._split(theta)
         for inputs, packed in zip(self._inputs, self._convolutions, strict=True):
             layers.pack_convolution(next(parts), next(parts), inputs, packed)
-        # One layer for the gates, from the features and the hidden state, whose biases add up.
-        self._joined[:, :FEATURES] = next(parts).reshape(4 * UNITS, FEATURES)
-        self._joined[:, FEATURES:] = next(parts).reshape(4 * UNITS, UNITS)
-        bias = next(parts) + next(parts)
-        joined = self._joined.reshape(-1)
-        layers.pack_dense(joined, bias, FEATURES + UNITS, 4 * UNITS, self._lstm)
+        weights_and_biases = next(parts), next(parts), next(parts), next(parts)
+        layers.pack_lstm(*weights_and_biases, FEATURES, UNITS, self._lstm)
         layers.pack_dense(next(parts), next(parts), UNITS, self._actions, self._head)
 
     def reset(self) -> None:

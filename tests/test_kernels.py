@@ -63,11 +63,12 @@ def test_convolution_against_torch(size, inputs):
 def test_lstm_cell_against_torch():
     inputs, units = 24, 64
     cell = torch.nn.LSTMCell(inputs, units).double()
-    weights, biases = (torch.cat([cell.weight_ih, cell.weight_hh], 1), cell.bias_ih + cell.bias_hh)
+    parameters = [
+        values.detach().float().numpy().reshape(-1)
+        for values in (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+    ]
     packed = aligned(packed_size(inputs + units, 4 * units))
-    flat = weights.detach().float().numpy().reshape(-1)
-    bias = biases.detach().float().numpy()
-    layers.pack_dense(flat, bias, inputs + units, 4 * units, packed)
+    layers.pack_lstm(*parameters, inputs, units, packed)
     x, state, gates = aligned(inputs + units), aligned(units), aligned(4 * units)
     expected = None
     for _ in range(5):

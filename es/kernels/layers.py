@@ -95,15 +95,35 @@ def _selu(values):
         values[i] = _SELU_SCALE * x if x > _ZERO else negative
 
 
+@kernel()
+def _pack_rows(weight, inputs, outputs, packed, first, rows):
+    for output in range(outputs):
+        at = (output // PANEL * rows + first) * PANEL + output % PANEL
+        for i in range(inputs):
+            packed[at + i * PANEL] = weight[output * inputs + i]
+
+
 @kernel(void(_floats, _floats, int64, int64, _floats))
 def pack_dense(weight, bias, inputs, outputs, packed):
     """Packs weight: (outputs * inputs,), as torch holds it, and bias: (outputs,)."""
     rows = 1 + (inputs + UNROLL - 1) // UNROLL * UNROLL
-    for output in range(outputs):
-        at = output // PANEL * rows * PANEL + output % PANEL
-        packed[at] = bias[output]
-        for i in range(inputs):
-            packed[at + (1 + i) * PANEL] = weight[output * inputs + i]
+    _pack_rows(bias, 1, outputs, packed, 0, rows)
+    _pack_rows(weight, inputs, outputs, packed, 1, rows)
+
+
+@kernel(void(_floats, _floats, _floats, _floats, int64, int64, _floats))
+def pack_lstm(weight_ih, weight_hh, bias_ih, bias_hh, inputs, units, packed):
+    """Packs an LSTM cell's parameters, as torch holds them, as one dense layer to its gates.
+
+    The layer's inputs are those of the cell and then the hidden state; inputs + units is a multiple
+    of UNROLL. The biases add up.
+    """
+    rows = 1 + inputs + units
+    for gate in range(4 * units):
+        at = gate // PANEL * rows * PANEL + gate % PANEL
+        packed[at] = bias_ih[gate] + bias_hh[gate]
+    _pack_rows(weight_ih, inputs, 4 * units, packed, 1, rows)
+    _pack_rows(weight_hh, units, 4 * units, packed, 1 + inputs, rows)
 
 
 @kernel(void(_floats, _floats, int64, int64, _floats))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -45,6 +46,7 @@ class Shared(NamedTuple):
 
 def work(results: connection.Connection, recipe: Recipe, shared: Shared, number: int) -> None:
     """The life of worker `number`: build, then play what comes until there are no more tasks."""
+    gc.freeze()  # to look through what was imported would copy the pages that workers share
     # Ctrl-C and a closed terminal reach every process: the master decides when a worker ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
