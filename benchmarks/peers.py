@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -149,6 +150,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0, help="of training, each time")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
+    if not (find_spec("sb3_contrib") and find_spec("evotorch")):
+        sys.exit("what to compare with is missing: pip install -r benchmarks/requirements.txt")
     limit_threads()
     cases = [case for case in CASES if arguments.env in (None, case.env)]
     if arguments.library:
