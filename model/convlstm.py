@@ -8,8 +8,9 @@ import numpy as np
 from torch import Tensor, nn
 from torch.nn import functional
 
-from es.kernels import layers
-from es.kernels.layers import CHANNELS, aligned, packed_size, whole_panels
+from es.kernels import convolutions, layers
+from es.kernels.convolutions import CHANNELS
+from es.kernels.layers import aligned, packed_size, whole_panels
 from es.noise import FloatArray
 
 SIZES = (42, 21, 11, 6, 3)  # of the image's sides, before and after each convolution
@@ -64,7 +65,7 @@ class ConvLSTMActor:
         """Takes over theta: (P,) float32."""
         parts = self._split(theta)
         for inputs, packed in zip(self._inputs, self._convolutions, strict=True):
-            layers.pack_convolution(next(parts), next(parts), inputs, packed)
+            convolutions.pack_convolution(next(parts), next(parts), inputs, packed)
         weights_and_biases = next(parts), next(parts), next(parts), next(parts)
         layers.pack_lstm(*weights_and_biases, FEATURES, UNITS, self._lstm)
         layers.pack_dense(next(parts), next(parts), UNITS, self._actions, self._head)
@@ -77,15 +78,17 @@ class ConvLSTMActor:
     def act(self, observation: np.ndarray) -> int:
         """The best action for an observation: (1, 42, 42) float32."""
         image = self._images[0]
-        layers.convolve_image(
+        convolutions.convolve_image(
             self._convolutions[0], observation.reshape(-1), SIZES[0], self._framed, image
         )
         for packed, size, result in zip(
             self._convolutions[1:], SIZES[1:], self._images[1:], strict=False
         ):
-            layers.convolve(packed, image, size, result)
+            layers.selu(image)
+            convolutions.convolve(packed, image, size, result)
             image = result
-        layers.channels_first(image, SIZES[-1], self._x)
+        layers.selu(image)
+        convolutions.channels_first(image, SIZES[-1], self._x)
         layers.lstm_cell(self._lstm, self._x, UNITS, self._cell, self._gates)
         return layers.dense_argmax(self._head, self._hidden, UNITS, self._actions, self._logits)
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from es.kernels import compiling, images, layers
-from es.kernels.layers import CHANNELS, aligned, packed_size, padded, whole_panels
+from es.kernels import compiling, convolutions, images, layers
+from es.kernels.convolutions import CHANNELS
+from es.kernels.layers import aligned, packed_size, padded, whole_panels
 from tests.conftest import run_python
 
 RNG = np.random.default_rng(0)
@@ -46,17 +47,18 @@ def test_convolution_against_torch(size, inputs):
     image, weight, bias = normal(inputs, size, size), normal(CHANNELS, inputs, 3, 3), normal(32)
     half = (size + 1) // 2
     packed, y = aligned((1 + 9 * inputs) * CHANNELS), aligned((half + 2) ** 2 * CHANNELS)
-    layers.pack_convolution(weight.reshape(-1), bias, inputs, packed)
+    convolutions.pack_convolution(weight.reshape(-1), bias, inputs, packed)
     if inputs == 1:
         framed = aligned((size + 2) ** 2)
-        layers.convolve_image(packed, image.reshape(-1), size, framed, y)
+        convolutions.convolve_image(packed, image.reshape(-1), size, framed, y)
     else:
-        layers.convolve(packed, frame(image), size, y)
+        convolutions.convolve(packed, frame(image), size, y)
+    layers.selu(y)
     x, w, b = (torch.from_numpy(array).double() for array in (image[None], weight, bias))
     expected = functional.selu(functional.conv2d(x, w, b, stride=2, padding=1))[0].numpy()
     np.testing.assert_allclose(y, frame(expected), rtol=1e-4, atol=1e-4)
     first = np.empty(half * half * CHANNELS, np.float32)
-    layers.channels_first(y, half, first)
+    convolutions.channels_first(y, half, first)
     np.testing.assert_allclose(first, expected.reshape(-1), rtol=1e-4, atol=1e-4)
 
 

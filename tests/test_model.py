@@ -169,6 +169,8 @@ def test_an_observation_of_another_size_is_an_error():
     for size in (3, 5):
         with pytest.raises(ValueError, match="size"):
             actor.act(np.zeros(size, np.float32))
+    with pytest.raises(ValueError, match="size"):
+        make_actor(CONV_NETWORK).act(np.zeros((1, 10, 10), np.float32))
 
 
 def test_reset_forgets_the_episode_before():

@@ -1,4 +1,4 @@
-"""Layers: dense, convolution, LSTM cell. Arrays are (size,) float32; images are C-ordered.
+"""Layers: dense, LSTM cell, SELU. Arrays are (size,) float32.
 
 A dense layer's weights are packed so that its loops read memory in sequence: its outputs in panels
 of 32, and for each panel a row of biases and then a row for each input, padded with zeros to a
@@ -18,7 +18,6 @@ kernel = compiler(fastmath={"contract"}, error_model="numpy", nogil=True)
 
 PANEL = 32  # outputs side by side: enough independent sums to hide the latency of each
 UNROLL = 8  # inputs taken in one pass over a panel
-CHANNELS = 32  # of every convolution's output
 
 _floats, _integers = float32[::1], int64[::1]
 _ZERO, _HALF, _ONE, _TWO = (np.float32(number) for number in (0, 0.5, 1, 2))
@@ -88,7 +87,8 @@ def _tanh(x):
 
 
 @kernel(void(_floats))
-def _selu(values):
+def selu(values):
+    """SELU in place; zeros stay zeros, such as the frame around an image."""
     for i in range(values.size):
         x = values[i]
         negative = _SELU_NEGATIVE * _expm1(min(x, _ZERO))
@@ -182,107 +182,10 @@ def dense_selu_layers(packed, widths, scratch, observation):
         y = x[(inputs + PANEL - 1) // PANEL * PANEL :]
         dense(weights, x, inputs, outputs, y)
         if layer < last:
-            _selu(y[:outputs])
+            selu(y[:outputs])
         weights = weights[(outputs + PANEL - 1) // PANEL * rows * PANEL :]
         x = y
     return _largest(x, widths[last + 1])
-
-
-@kernel(void(_floats, _floats, int64, _floats))
-def pack_convolution(weight, bias, inputs, packed):
-    """Packs weight: (32 * inputs * 3 * 3,), as torch holds it, and bias: (32,)."""
-    for output in range(CHANNELS):
-        packed[output] = bias[output]
-        for i in range(inputs):
-            for tap in range(9):
-                at = (1 + tap * inputs + i) * CHANNELS + output
-                packed[at] = weight[(output * inputs + i) * 9 + tap]
-
-
-@kernel(void(_floats, _floats, int64, _floats, _floats))
-def convolve_image(packed, image, size, framed, y):
-    """SELU(3x3 convolution, stride 2, padding 1) of one channel: image (size, size).
-
-    framed: (size + 2, size + 2), zeros around room for the image. y: (half + 2, half + 2, 32),
-    where half = ceil(size / 2), zeros around the result.
-    """
-    for row in range(size):
-        for column in range(size):
-            framed[(row + 1) * (size + 2) + column + 1] = image[row * size + column]
-    half, w = (size + 1) // 2, packed[CHANNELS:]
-    for row in range(half):
-        for column in range(half):
-            at = 2 * row * (size + 2) + 2 * column
-            a0, a1, a2 = framed[at], framed[at + 1], framed[at + 2]
-            at += size + 2
-            b0, b1, b2 = framed[at], framed[at + 1], framed[at + 2]
-            at += size + 2
-            c0, c1, c2 = framed[at], framed[at + 1], framed[at + 2]
-            at = ((row + 1) * (half + 2) + column + 1) * CHANNELS
-            sums = y[at : at + CHANNELS]
-            for j in range(CHANNELS):
-                total = packed[j] + a0 * w[j]
-                total += a1 * w[CHANNELS + j]
-                total += a2 * w[2 * CHANNELS + j]
-                total += b0 * w[3 * CHANNELS + j]
-                total += b1 * w[4 * CHANNELS + j]
-                total += b2 * w[5 * CHANNELS + j]
-                total += c0 * w[6 * CHANNELS + j]
-                total += c1 * w[7 * CHANNELS + j]
-                total += c2 * w[8 * CHANNELS + j]
-                sums[j] = total
-        at = ((row + 1) * (half + 2) + 1) * CHANNELS
-        _selu(y[at : at + half * CHANNELS])
-
-
-@kernel(void(_floats, _floats, int64, _floats))
-def convolve(packed, x, size, y):
-    """SELU(3x3 convolution, stride 2, padding 1) of 32 channels.
-
-    x: (size + 2, size + 2, 32) and y: (half + 2, half + 2, 32), where half = ceil(size / 2), both
-    with zeros around them.
-    """
-    half = (size + 1) // 2
-    for row in range(1, half + 1):
-        for column in range(1, half + 1):
-            at = (row * (half + 2) + column) * CHANNELS
-            for j in range(CHANNELS):
-                y[at + j] = packed[j]
-    # A block of weights stays in the cache while all of the image passes over it.
-    for tap in range(0, 9 * CHANNELS, UNROLL):
-        w = packed[(1 + tap) * CHANNELS : (1 + tap + UNROLL) * CHANNELS]
-        in_row = tap // (3 * CHANNELS)
-        for row in range(half):
-            start = (2 * row + in_row) * (size + 2) * CHANNELS + tap % (3 * CHANNELS)
-            for column in range(half):
-                i = start + 2 * column * CHANNELS
-                x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
-                x4, x5, x6, x7 = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
-                at = ((row + 1) * (half + 2) + column + 1) * CHANNELS
-                sums = y[at : at + CHANNELS]
-                for j in range(CHANNELS):
-                    total = sums[j] + x0 * w[j]
-                    total += x1 * w[CHANNELS + j]
-                    total += x2 * w[2 * CHANNELS + j]
-                    total += x3 * w[3 * CHANNELS + j]
-                    total += x4 * w[4 * CHANNELS + j]
-                    total += x5 * w[5 * CHANNELS + j]
-                    total += x6 * w[6 * CHANNELS + j]
-                    total += x7 * w[7 * CHANNELS + j]
-                    sums[j] = total
-    for row in range(1, half + 1):
-        at = (row * (half + 2) + 1) * CHANNELS
-        _selu(y[at : at + half * CHANNELS])
-
-
-@kernel(void(_floats, int64, _floats))
-def channels_first(x, size, y):
-    """From x: (size + 2, size + 2, 32), without its frame, to y: (32, size, size)."""
-    for row in range(size):
-        for column in range(size):
-            at = ((row + 1) * (size + 2) + column + 1) * CHANNELS
-            for j in range(CHANNELS):
-                y[(j * size + row) * size + column] = x[at + j]
 
 
 @kernel(void(_floats, _floats, int64, _floats, _floats))
