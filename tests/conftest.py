@@ -16,6 +16,7 @@ from es.workers.processes import limit_threads
 limit_threads()  # before torch is imported, as in the program
 
 import contextlib
+import csv
 
 import psutil
 import pytest
@@ -25,6 +26,7 @@ from es.checkpoint import Checkpoint, load
 from main import main
 
 ROOT = Path(__file__).resolve().parent.parent
+RUN = Path("checkpoints/CartPole-v1")
 CARTPOLE = ("--small-net", "--env-name", "CartPole-v1", "--n", "4", "--seed", "1")
 
 
@@ -157,3 +159,17 @@ def same_run(left: Checkpoint, right: Checkpoint) -> bool:
         for checkpoint in (left, right)
     ]
     return same(*states)
+
+
+def rows(directory: Path = RUN) -> list[dict[str, str]]:
+    """What a run's progress.csv holds."""
+    with (directory / "progress.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def timeless(directory: Path) -> list[dict[str, str]]:
+    """The same without what depends on the clock."""
+    return [
+        {key: row[key] for key in row if key not in ("wall_seconds", "steps_per_second")}
+        for row in rows(directory)
+    ]

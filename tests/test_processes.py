@@ -11,11 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import ROOT, all_gone, descendants, read, same_run, wait_until
+from tests.conftest import ROOT, RUN, all_gone, descendants, read, same_run, wait_until
 
 SLOW = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--n", 4, "--run-dir", "slow")
 ENDLESS = ("--small-net", "--env-name", "CartPole-v1", "--seed", 1, "--target-return", 501)
-RUN = Path("checkpoints/CartPole-v1")
 
 
 def has_rows(directory, count):
