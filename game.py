@@ -5,32 +5,49 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
-from envs import describe_env, make_env, max_steps, shapes
+from envs import describe_env, make_env, max_steps
+from envs.reference import gather_frames
+from envs.spaces import describe_actions
 from es.checkpoint import Checkpoint
 from es.config import Config
 from es.errors import UsageError
 from es.noise import FloatArray, Stream, derive_seeds
+from es.normalizer import Normalizer
 from es.rollout import Recipe
-from model import describe_network, flatten, initial_theta, make_actor
+from model import flatten, initial_theta, make_actor
 
 Restored = Checkpoint | dict[str, Tensor] | None
+SETTINGS_OF_ENVIRONMENT = (
+    "env_name", "env_kwargs", "frame_skip", "noop_max", "sticky_actions"
+)  # fmt: skip
 
 
 class Game(NamedTuple):
-    """Plain descriptions, from which every process builds the same environment and network."""
+    """Plain descriptions, from which every process builds the same environment and network.
+
+    reference: (128, 1, 42, 42) float32, the batch of virtual batch normalisation, where it is used.
+    """
 
     environment: dict[str, Any]
     network: dict[str, Any]
+    reference: FloatArray | None = None
 
-    def recipe(self) -> Recipe:
+    def recipe(self, param_fraction: float = 1.0) -> Recipe:
         """How a worker builds both."""
         return Recipe(
             partial(make_env, self.environment),
-            partial(make_actor, self.network),
+            partial(make_actor, self.network, self.reference),
             max_steps(self.environment),
+            param_fraction,
         )
+
+    @property
+    def normalized_inputs(self) -> int:
+        """How many numbers an observation has, where these are normalised."""
+        return self.network["inputs"] if self.network.get("normalize") else 0
 
 
 def describe(config: Config, restored: Restored) -> tuple[Game, FloatArray]:
@@ -39,21 +56,123 @@ def describe(config: Config, restored: Restored) -> tuple[Game, FloatArray]:
     Raises UsageError where environment, network and checkpoint do not fit together.
     """
     ours = restored if isinstance(restored, Checkpoint) else None
-    environment = describe_env(config.env_name)
-    same_env = ours is not None and ours.settings["env_name"] == config.env_name
-    if ours and same_env and ":" not in ours.environment["id"]:  # a file must not import modules
-        environment = ours.environment
+    environment = _describe_environment(config, ours)
     env = make_env(environment)
-    shape, actions = shapes(env, config.env_name)
+    shape = env.observation_space.shape or ()
+    actions = _describe_actions(config, describe_actions(env.action_space, config.env_name))
     env.close()
-    network = describe_network(shape, actions, small_net=config.small_net)
+    network = describe_network(config, shape, actions)
+    theta = _parameters(config, network, restored)
+    reference = None
+    if network.get("vbn"):
+        reference = _restored_reference(config, ours)
+        if reference is None:
+            (seed,) = derive_seeds(config.seed or 0, 0, Stream.REFERENCE, 1)
+            reference = gather_frames(environment, seed)
+    return Game(environment, network, reference), theta
+
+
+def describe_network(
+    config: Config, shape: tuple[int, ...], actions: dict[str, Any]
+) -> dict[str, Any]:
+    """The network for observations of `shape`: an MLP for vectors, the Convnet-LSTM for images.
+
+    Raises UsageError for settings of the other one.
+    """
+    if len(shape) == 1:
+        if config.vbn:
+            raise UsageError(
+                f"--vbn: is for the Convnet-LSTM, and {config.env_name} is played by the MLP; "
+                "--obs-norm normalises what that sees"
+            )
+        return {
+            "kind": "mlp",
+            "inputs": shape[0],
+            "hidden": list(config.hidden_sizes),
+            "activation": config.activation,
+            "normalize": config.obs_norm,
+            "actions": actions,
+        }
+    if config.small_net:
+        raise UsageError(
+            "--small-net: the MLP cannot see images; leave the flag out to use the Convnet-LSTM"
+        )
+    defaults = Config()
+    for given, words in (
+        ("--obs-norm", config.obs_norm),
+        (f"--hidden-sizes {' '.join(map(str, config.hidden_sizes))}",
+         config.hidden_sizes != defaults.hidden_sizes),
+        (f"--activation {config.activation}", config.activation != defaults.activation),
+    ):  # fmt: skip
+        if words:
+            raise UsageError(
+                f"{given}: is for the MLP, and the images of {config.env_name} are seen by the "
+                "Convnet-LSTM; leave it out"
+            )
+    return {"kind": "convlstm", "inputs": shape[0], "vbn": config.vbn, "actions": actions}
+
+
+def restored_normalizer(config: Config, game: Game, ours: Checkpoint | None) -> Normalizer | None:
+    """The statistics of observations, where these are normalised: the checkpoint's, if it has any.
+
+    Raises UsageError where they do not fit.
+    """
+    if not game.normalized_inputs:
+        return None
+    normalizer = Normalizer(game.normalized_inputs)
+    if ours and ours.normalizer is not None:
+        try:
+            normalizer.load(ours.normalizer)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"--restore {config.restore}: is damaged ({error})") from error
+    return normalizer
+
+
+def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, Any]:
+    saved = config.saved()
+    same = ours and all(saved.get(key) == ours.settings.get(key) for key in SETTINGS_OF_ENVIRONMENT)
+    if ours and same and ":" not in ours.environment["id"]:  # a file must not import modules
+        return ours.environment
+    return describe_env(
+        config.env_name,
+        config.env_kwargs,
+        frame_skip=config.frame_skip,
+        noop_max=config.noop_max,
+        sticky_actions=config.sticky_actions,
+    )
+
+
+def _describe_actions(config: Config, actions: dict[str, Any]) -> dict[str, Any]:
+    if actions["kind"] == "box":
+        return actions | {"bins": config.action_bins, "noise": config.action_noise}
+    for flag, value in (
+        ("--action-bins", config.action_bins), ("--action-noise", config.action_noise)
+    ):  # fmt: skip
+        if value:
+            raise UsageError(
+                f"{flag} {value}: is for continuous actions, and those of {config.env_name} are "
+                f"{actions['kind']}"
+            )
+    return actions
+
+
+def _parameters(config: Config, network: dict[str, Any], restored: Restored) -> FloatArray:
     if restored is None:
         (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
-        return Game(environment, network), initial_theta(network, seed)
+        return initial_theta(network, seed)
+    own = restored.parameters if isinstance(restored, Checkpoint) else restored
     try:
-        theta = flatten(network, ours.parameters if ours else restored)  # type: ignore[arg-type]
+        return flatten(network, own)
     except (ValueError, AttributeError, RuntimeError) as error:
         raise UsageError(
             f"--restore {config.restore}: does not fit --env-name {config.env_name}: {error}"
         ) from error
-    return Game(environment, network), theta
+
+
+def _restored_reference(config: Config, ours: Checkpoint | None) -> FloatArray | None:
+    reference = ours.reference if ours else None
+    if reference is None:
+        return None
+    if reference.shape[1:] != (1, 42, 42) or not torch.isfinite(reference).all():
+        raise UsageError(f"--restore {config.restore}: is damaged (its reference batch)")
+    return reference.float().numpy()

@@ -11,14 +11,15 @@ from typing import NamedTuple
 from es import rundir
 from es.checkpoint import Checkpoint, Counters, load
 from es.config import Config
-from es.config.sources import write_toml
+from es.config.sources import from_mapping, write_toml
 from es.errors import UsageError
 from es.monitor.console import Console
 from es.noise import FloatArray
+from es.normalizer import Normalizer
 from es.strategy import Strategy
 from es.workers.pool import InProcessPool, Pool, WorkerPool
 from es.workers.processes import cores
-from game import Game, Restored, describe
+from game import Game, Restored, describe, restored_normalizer
 
 
 class Run(NamedTuple):
@@ -28,6 +29,7 @@ class Run(NamedTuple):
     game: Game
     path: Path
     strategy: Strategy
+    normalizer: Normalizer | None
     counters: Counters
     pool: Pool
 
@@ -53,6 +55,7 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
     stack.callback(pool.close)
     # The workers come up while the optimiser's modules are imported here.
     strategy = _make_strategy(config, ours, theta)
+    normalizer = restored_normalizer(config, game, ours)
     counters = _make_counters(config, ours, same_run=same_run)
     directory = rundir.open_existing(path) if same_run else rundir.open_new(path)
     stack.callback(directory.close)
@@ -72,7 +75,7 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
         config = dataclasses.replace(config, run_dir=None)
     with rundir.writable(path):
         rundir.write_text(path / rundir.SETTINGS, write_toml(config.saved()))
-    return Run(config, game, path, strategy, counters, pool)
+    return Run(config, game, path, strategy, normalizer, counters, pool)
 
 
 def _counters(path: str) -> Counters | None:
@@ -81,10 +84,16 @@ def _counters(path: str) -> Counters | None:
 
 
 def _start_pool(config: Config, game: Game, theta: FloatArray, console: Console) -> Pool:
+    recipe = game.recipe(config.param_fraction)
     if config.workers == 0:
-        return InProcessPool(game.recipe())
+        return InProcessPool(recipe)
     return WorkerPool(
-        game.recipe(), size=theta.size, tasks=config.n + 1, workers=config.workers, say=console.say
+        recipe,
+        size=theta.size,
+        members=config.n + 1,
+        inputs=game.normalized_inputs,
+        workers=config.workers,
+        say=console.say,
     )
 
 
@@ -94,9 +103,19 @@ def _make_strategy(config: Config, ours: Checkpoint | None, theta: FloatArray) -
         theta,
         n=config.n,
         sigma=config.sigma,
+        sigma_decay=config.sigma_decay,
+        sigma_min=config.sigma_min,
         lr=config.lr,
         lr_decay=config.lr_decay,
-        use_adam=config.use_adam,
+        lr_schedule=config.lr_schedule,
+        updates=config.max_gradient_updates,
+        optimizer=config.optimizer_name,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        antithetic=config.sampling == "antithetic",
+        shaping=config.shaping,
+        top_directions=config.top_directions,
+        param_fraction=config.param_fraction,
         seed=config.seed,
         threads=cores(),
     )
@@ -105,19 +124,30 @@ def _make_strategy(config: Config, ours: Checkpoint | None, theta: FloatArray) -
     strategy.update = ours.counters.update
     if config.lr == ours.settings.get("lr"):
         strategy.lr = ours.counters.lr  # as it has decayed
-    if config.use_adam == ours.settings.get("use_adam"):
+    if config.sigma == ours.settings.get("sigma"):
+        strategy.sigma = ours.counters.sigma
+    if _same_optimizer(config, ours):
         try:
-            strategy.load_optimizer(ours.optimizer)
+            strategy.optimizer.load(ours.optimizer)
         except (AttributeError, RuntimeError, TypeError, ValueError) as error:
             raise UsageError(f"--restore {config.restore}: is damaged ({error})") from error
     return strategy
 
 
+def _same_optimizer(config: Config, ours: Checkpoint) -> bool:
+    """Whether the checkpoint's optimiser has the moments that this one goes on with."""
+    own = from_mapping(ours.settings, "checkpoint")
+    before = Config(**{key: own[key] for key in ("optimizer", "use_adam") if key in own})
+    had_momentum = own.get("momentum", 0.0) > 0
+    return (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, had_momentum)
+
+
 def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -> Counters:
     if ours is None:
-        return Counters(0, 0, 0, 0.0, config.max_episode_length, None, config.lr)
+        cap = config.max_episode_length
+        return Counters(0, 0, 0, 0.0, cap, None, config.lr, config.sigma)
     counters = ours.counters
-    if not config.variable_ep_len:
+    if not (config.variable_ep_len or config.adaptive_ep_len):
         counters = counters._replace(max_episode_length=config.max_episode_length)
     # A score belongs to the best.pth of its directory, and to one way of scoring.
     scored_alike = (config.eval_every is None) == (ours.settings.get("eval_every") is None)

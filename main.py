@@ -14,13 +14,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from es.config import Config, sources, validate
+from es.config import Config, sources
+from es.config.validation import validate
 from es.errors import RunError, UsageError
 from es.interrupts import Interrupts
 from es.workers.processes import limit_threads, start_forkserver
 
 if TYPE_CHECKING:  # worker processes import this file: nothing heavy may come with it
     from game import Restored
+
+PLAYED = (  # the settings that a checkpoint's parameters were made for
+    "env_name", "small_net", "hidden_sizes", "activation", "obs_norm", "vbn", "action_bins"
+)  # fmt: skip
 
 
 def main(argv: Sequence[str]) -> int:
@@ -84,7 +89,7 @@ def restore(argv: Sequence[str], config: Config, file: dict[str, Any]) -> tuple[
     below = {name: own[name] for name in own if name not in ("restore", "run_dir", "override")}
     config = sources.parse(argv, below | file)
     validate(config)
-    differing = sources.differences(config, own, ("env_name", "small_net") if config.test else ())
+    differing = sources.differences(config, own, PLAYED if config.test else ())
     if differing and not config.override:
         raise UsageError(
             f"{'; '.join(differing)}: leave it out, or give --override to change it on purpose"

@@ -18,7 +18,7 @@ from es.config import Config
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
 from es.rollout import evaluation_seed, rollout
-from game import Restored, describe
+from game import Restored, describe, restored_normalizer
 
 UNSEEN_EPISODES = 10
 SMALLEST_WINDOW = 400  # pixels: smaller pictures, such as Atari's, are enlarged
@@ -31,12 +31,12 @@ class WindowClosed(Exception):  # noqa: N818 (no error)
 class Window(gymnasium.Wrapper):
     """Shows every frame of an environment that renders to arrays, at its own speed."""
 
-    def __init__(self, env: gymnasium.Env, title: str) -> None:
+    def __init__(self, env: gymnasium.Env, title: str, frame_skip: int = 1) -> None:
         super().__init__(env)
         self._pygame, self._title = _open_display(), title
         self._screen: Any = None
         self._clock = self._pygame.time.Clock()
-        self._frames_per_second = _frames_per_second(env)
+        self._frames_per_second = _frames_per_second(env) / frame_skip
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Starts an episode and shows its first frame."""
@@ -97,10 +97,12 @@ def test(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     game, theta = describe(config, restored)
     recipe = game.recipe()
     actor, cap = recipe.make_actor(), recipe.cap(config.max_episode_length)
-    actor.bind(theta)
+    ours = restored if isinstance(restored, Checkpoint) else None
+    normalizer = restored_normalizer(config, game, ours)
+    actor.bind(theta, normalizer.statistics() if normalizer else None)
     env = make_env(game.environment, None if config.no_render else "rgb_array")
     if not config.no_render:
-        env = Window(env, config.env_name)
+        env = Window(env, config.env_name, game.environment["frame_skip"])
     returns: list[float] = []
     status = 0
     interrupts.defer()

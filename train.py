@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 import numpy as np
+import torch
 
 from ending import conclude, ending, evaluation_due, target_met
 from es import rundir
+from es.batch import Batch, put_together
+from es.caps import adaptive_cap, variable_cap
 from es.checkpoint import Checkpoint
 from es.config import Config
 from es.errors import RunError
@@ -69,7 +72,7 @@ class Trainer:
 
     def __init__(self, run: Run, monitor: Monitor, interrupts: Interrupts) -> None:
         self.config, self.game, self.pool = run.config, run.game, run.pool
-        self.strategy, self.counters = run.strategy, run.counters
+        self.strategy, self.normalizer, self.counters = run.strategy, run.normalizer, run.counters
         self.monitor, self.interrupts = monitor, interrupts
         self.solved: dict[str, float] | None = None
         self.saved = self._checkpoint()  # the state after the last update
@@ -90,33 +93,41 @@ class Trainer:
 
     def update(self) -> None:
         """One update; without the step when its batch leads to the target being reached."""
-        lr, cap, norm = self.strategy.lr, self.counters.max_episode_length, 0.0
-        *batch, unperturbed = self._play(
-            training_tasks(self.strategy.seed, self.strategy.update, self.strategy.ask(), cap)
+        config, strategy, cap = self.config, self.strategy, self.counters.max_episode_length
+        lr, sigma, norm = strategy.scheduled_lr(), strategy.sigma, 0.0
+        episodes = config.episodes_per_perturbation
+        tasks = training_tasks(
+            strategy.seed, strategy.update, strategy.ask(), cap, episodes, config.episode_seeding
         )
-        score = unperturbed.episode_return
+        results = self._play(tasks)
+        batch = put_together(results, episodes, config.reward_shift)
+        score = batch.unperturbed
         files: dict[str, Checkpoint] = {}
         self.solved = self._reach_target(score)
-        if self.config.eval_every is None and self._is_best(score):
+        if config.eval_every is None and self._is_best(score):
             files[rundir.BEST] = self.saved
         if self.solved:
             # The parameters are those of the last state still. Were the run to go on, it would
             # play this batch again and take the step.
-            best = score if self.config.eval_every is None else self.solved["mean"]
+            best = score if config.eval_every is None else self.solved["mean"]
             state = self.saved.counters._replace(best_score=best)
             self.saved = self.saved._replace(solved=self.solved, counters=state)
             files = dict.fromkeys((rundir.BEST, rundir.LATEST), self.saved)
             self._count(batch)
         else:
-            norm = self.strategy.tell([result.episode_return for result in batch])
+            norm = strategy.tell(batch.fitness)
+            if self.normalizer:
+                self.normalizer.merge(results)
             self._count(batch)
             self.saved = self._checkpoint()
             files[rundir.LATEST] = self.saved
-            if self.config.save_every and self.counters.update % self.config.save_every == 0:
+            if config.save_every and self.counters.update % config.save_every == 0:
                 files[f"update-{self.counters.update}.pth"] = self.saved
-        record = self._record(batch, score, lr, norm)
+        record = self._record(batch, lr, sigma, norm)
         self.monitor.commit(files, record=record)
-        self.monitor.console.report(record, n=self.config.n, cap=cap, use_adam=self.config.use_adam)
+        self.monitor.console.report(
+            record, n=config.n, cap=cap, use_adam=config.optimizer_name != "sgd"
+        )
 
     def evaluate_for_best(self) -> None:
         """The evaluation of --eval-every, after which the state is saved once more."""
@@ -158,7 +169,8 @@ class Trainer:
                 f"{update}: {done} of {len(tasks)} episodes | {self._last} | {seconds:.0f} s"
             )
 
-        snapshot = Snapshot(self.strategy.theta, self.strategy.sigma)
+        statistics = self.normalizer.statistics() if self.normalizer else None
+        snapshot = Snapshot(self.strategy.theta, self.strategy.sigma, statistics)
         with self.interrupts.allowed():
             results = self.pool.evaluate(snapshot, tasks, progress)
         for task, result in zip(tasks, results, strict=True):
@@ -183,21 +195,26 @@ class Trainer:
         self.counters = self.counters._replace(best_score=score)
         return True
 
-    def _count(self, batch: Sequence[Result]) -> None:
-        counters, frames = self.counters, sum(result.steps for result in batch)
-        cap = counters.max_episode_length
+    def _count(self, batch: Batch) -> None:
+        counters, lengths = self.counters, batch.lengths
+        episodes, frames = counters.episodes + len(lengths), counters.frames + sum(lengths)
+        cap, most = counters.max_episode_length, self.config.max_episode_length
         if self.config.variable_ep_len:
-            cap = max(1, 2 * frames // len(batch))
+            cap = variable_cap(lengths)
+        if self.config.adaptive_ep_len:
+            cap = adaptive_cap(lengths, cap, mean=frames / episodes, most=most)
         self.counters = counters._replace(
             update=counters.update + 1,
-            episodes=counters.episodes + len(batch),
-            frames=counters.frames + frames,
+            episodes=episodes,
+            frames=frames,
             wall_seconds=time.monotonic() - self._start,
             max_episode_length=cap,
             lr=self.strategy.lr,
+            sigma=self.strategy.sigma,
         )
 
     def _checkpoint(self) -> Checkpoint:
+        reference = self.game.reference
         return Checkpoint(
             parameters=unflatten(self.game.network, self.strategy.theta),
             optimizer=copy.deepcopy(self.strategy.optimizer.state_dict()),
@@ -205,21 +222,23 @@ class Trainer:
             settings=self.config.saved(),
             environment=self.game.environment,
             network=self.game.network,
+            normalizer=self.normalizer.state() if self.normalizer else None,
+            reference=None if reference is None else torch.from_numpy(reference),
         )
 
-    def _record(self, batch: Sequence[Result], score: float, lr: float, norm: float) -> Record:
+    def _record(self, batch: Batch, lr: float, sigma: float, norm: float) -> Record:
         now, counters = time.monotonic(), self.counters
         speed = self._steps / (now - self._reported)
         self._reported, self._steps = now, 0
-        self._last = f"unperturbed return {score:.2f} | {speed:.0f} steps/s"
+        self._last = f"unperturbed return {batch.unperturbed:.2f} | {speed:.0f} steps/s"
         return Record(
             update=counters.update,
             episodes=counters.episodes,
             frames=counters.frames,
             wall_seconds=counters.wall_seconds,
             lr=lr,
-            sigma=self.config.sigma,
+            sigma=sigma,
             grad_norm=norm,
             steps_per_second=speed,
-            **describe_batch(batch, score),  # type: ignore[arg-type]
+            **describe_batch(batch),  # type: ignore[arg-type]
         )

@@ -26,7 +26,7 @@ from es.rollout import Snapshot, Task
 from es.workers.pool import WorkerPool
 from game import describe
 game, theta = describe(Config(env_name=sys.argv[1], seed=1), None)
-pool = WorkerPool(game.recipe(), size=theta.size, tasks={WORKERS})
+pool = WorkerPool(game.recipe(), size=theta.size, members={WORKERS})
 for worker in pool._workers[1:]:  # the first has told already
     next(pool._receive(worker, {{}}))
 seconds = time.time() - psutil.Process().create_time()

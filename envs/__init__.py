@@ -1,55 +1,80 @@
 """Environments: Gymnasium ids and the old Atari names, made so that episodes are reproducible.
 
-An environment is described by a plain dict, `{"id": ..., "kwargs": {...}}`, from which master,
-workers and a later test make the same thing.
+An environment is described by a plain dict, `{"id": ..., "kwargs": {...}, "frame_skip": n,
+"noop_max": n}`, from which master, workers and a later test make the same thing.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import difflib
 import importlib
+import json
 import os
 import re
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 import ale_py
 import gymnasium
-import numpy as np
-from gymnasium import spaces
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from envs.atari import AtariImages
 from envs.images import PreprocessImage
+from envs.spaces import as_vector, is_image
+from envs.wrappers import FrameSkip, FreshWorld, NoopStart
 from es.errors import UsageError
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
 gymnasium.logger.min_level = gymnasium.logger.ERROR  # no deprecation warnings
 gymnasium.register_envs(ale_py)
+gymnasium.register("CyclicMDP-v0", entry_point="envs.cyclic:CyclicMDP")
 
 OLD_ATARI_NAME = re.compile(r"(\w+)Deterministic-v([034])")
 FRAME_SKIPS = {"SpaceInvaders": 3}  # at 4 its shots would blink out of every frame that is seen
 OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
 
 
-def describe_env(name: str) -> dict[str, Any]:
-    """The environment that `name` stands for; UsageError, with a hint, for an unknown one."""
+def describe_env(
+    name: str,
+    assignments: Sequence[str] = (),
+    *,
+    frame_skip: int | None = None,
+    noop_max: int = 0,
+    sticky_actions: float | None = None,
+) -> dict[str, Any]:
+    """The environment that `name` stands for, with arguments of its own: KEY=VALUE.
+
+    Raises UsageError, with a hint, for an unknown one, and where the settings do not fit.
+    """
+    kwargs = dict(map(_argument, assignments))
     old = OLD_ATARI_NAME.fullmatch(name)
     if old and f"ALE/{old[1]}-v5" in gymnasium.registry:
+        name, given = f"ALE/{old[1]}-v5", kwargs
         kwargs = {
             "frameskip": FRAME_SKIPS.get(old[1], 4),
             "repeat_action_probability": OLD_STICKINESS[old[2]],
-        }
-        return {"id": f"ALE/{old[1]}-v5", "kwargs": kwargs}
+        } | given
     try:
-        _spec(name)
+        spec = _spec(name)
     except (gymnasium.error.Error, ValueError) as error:
         raise UsageError(f"--env-name {name}: there is no such environment{_hint(name)}") from error
-    return {"id": name, "kwargs": {}}
+    description = {"id": name, "kwargs": kwargs, "frame_skip": frame_skip or 1, "noop_max": 0}
+    if _is_atari(name, spec):
+        if frame_skip is not None:
+            kwargs["frameskip"], description["frame_skip"] = frame_skip, 1
+        if sticky_actions is not None:
+            kwargs["repeat_action_probability"] = sticky_actions
+        return description | {"noop_max": noop_max}
+    for flag, value in (("--noop-max", noop_max), ("--sticky-actions", sticky_actions)):
+        if value:
+            raise UsageError(f"{flag} {value}: is for Atari games, and {name} is none")
+    return description
 
 
 def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasium.Env:
@@ -57,7 +82,7 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
 
     It does not end episodes after `max_steps`: that is left to the loop, which counts anyway.
     Images come out preprocessed, as (1, 42, 42) float32, in a buffer that the next step writes
-    over. Raises UsageError where it cannot be made.
+    over; all other observations as vectors. Raises UsageError where it cannot be made.
     """
     try:
         with warnings.catch_warnings():
@@ -68,52 +93,64 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
             # Wrappers that cost time in every step: one that watches the order of calls, and one
             # that counts them. (Where others are registered, these lie around it and may need it.)
             spec = dataclasses.replace(_spec(env["id"]), order_enforce=False)
-            limit = None if spec.additional_wrappers else -1
+            _load(spec)
+            limit = -1 if _loop_counts(env, spec) else None
             made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
     except Exception as error:  # third-party constructors raise what they like
-        raise UsageError(f"--env-name {env['id']}: cannot be made ({error})") from error
+        given = f" --env-kwargs {env['kwargs']}" if env["kwargs"] else ""
+        raise UsageError(f"--env-name {env['id']}{given}: cannot be made ({error})") from error
     if hasattr(made.unwrapped, "world") and hasattr(made.unwrapped, "_destroy"):
         made = FreshWorld(made)
-    if not _is_image(made.observation_space):
-        return made
-    if type(made) is ale_py.AtariEnv:  # nothing changes what it returns
-        return AtariImages(made)
-    return PreprocessImage(made)
+    if env["frame_skip"] > 1:
+        made = FrameSkip(made, env["frame_skip"])
+    if not is_image(made.observation_space):
+        made = as_vector(made, env["id"])
+    elif type(made) is ale_py.AtariEnv:  # nothing changes what it returns
+        made = AtariImages(made)
+    else:
+        made = PreprocessImage(made)
+    return NoopStart(made, env["noop_max"]) if env["noop_max"] else made
 
 
 def max_steps(env: Mapping[str, Any]) -> int | None:
     """After how many steps the loop must cut an episode of the environment off, if at all."""
     spec = _spec(env["id"])
-    return None if spec.additional_wrappers else spec.max_episode_steps
+    return spec.max_episode_steps if _loop_counts(env, spec) else None
 
 
-def shapes(env: gymnasium.Env, name: str) -> tuple[tuple[int, ...], int]:
-    """An environment's observation shape and number of actions; UsageError for other spaces."""
-    observations, actions = env.observation_space, env.action_space
-    if not isinstance(actions, spaces.Discrete) or actions.start != 0:
-        raise UsageError(f"--env-name {name}: its actions are {actions}; Discrete(n) is supported")
-    is_vector = isinstance(observations, spaces.Box) and len(observations.shape) == 1
-    if not is_vector and not isinstance(env, PreprocessImage | AtariImages):
-        raise UsageError(
-            f"--env-name {name}: its observations are {observations}; "
-            "vectors and RGB or gray images are supported"
-        )
-    assert observations.shape is not None
-    return observations.shape, int(actions.n)
+def _loop_counts(env: Mapping[str, Any], spec: EnvSpec) -> bool:
+    """Whether the loop's steps are those that the environment's limit counts."""
+    return not spec.additional_wrappers and env["frame_skip"] == 1
 
 
-class FreshWorld(gymnasium.Wrapper):
-    """A new Box2D world for each episode: a used one keeps an order of contacts in its memory.
+def _argument(assignment: str) -> tuple[str, Any]:
+    """The key and the value of KEY=VALUE: a Python literal, true or false, or else a string."""
+    key, _, text = assignment.partition("=")
+    try:
+        value = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
+        json.dumps(value)  # plain types only, since a checkpoint holds it
+    except Exception:  # whatever strange texts lead to
+        value = text
+    return key, value
 
-    BipedalWalker-v3 otherwise plays the same seed and actions differently after other episodes.
-    """
 
-    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode in a new world."""
-        base: Any = self.unwrapped
-        base._destroy()
-        base.world = type(base.world)(gravity=tuple(base.world.gravity))
-        return super().reset(**kwargs)
+def _load(spec: EnvSpec) -> Any:
+    """What makes the environment. MuJoCo is told to keep its warnings to itself."""
+    entry = spec.entry_point
+    creator = load_env_creator(entry) if isinstance(entry, str) else entry
+    if mujoco := sys.modules.get("mujoco"):  # it prints, and writes a log where the user stands
+        mujoco.set_mju_user_warning(lambda text: None)
+    return creator
+
+
+def _is_atari(name: str, spec: EnvSpec) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            creator = _load(spec)
+        except Exception as error:  # what it needs is not installed
+            raise UsageError(f"--env-name {name}: cannot be made ({error})") from error
+    return isinstance(creator, type) and issubclass(creator, ale_py.AtariEnv)
 
 
 def _spec(name: str) -> EnvSpec:
@@ -125,12 +162,6 @@ def _spec(name: str) -> EnvSpec:
         except Exception as error:  # whatever a stranger's module raises
             raise UsageError(f"--env-name {name}: cannot import {module} ({error})") from error
     return gymnasium.spec(rest)
-
-
-def _is_image(space: spaces.Space) -> bool:
-    if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
-        return False
-    return len(space.shape) == 2 or (len(space.shape) == 3 and space.shape[2] in (1, 3))
 
 
 def _hint(name: str) -> str:

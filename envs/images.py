@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from envs.spaces import MAX_CHANNELS
 from es.kernels.images import standardize
 from es.noise import FloatArray
 
@@ -22,7 +23,7 @@ cv2.setNumThreads(1)
 
 
 def preprocess(frame: np.ndarray, *, crop: bool) -> FloatArray:
-    """(height, width[, 3]) uint8 -> (1, 42, 42) float32 in [0, 1], the mean over the colours.
+    """(height, width[, channels]) uint8 -> (1, 42, 42) float32 in [0, 1], the mean over channels.
 
     crop: take the play field of an Atari screen first.
     """
@@ -60,7 +61,9 @@ class PreprocessImage(gymnasium.ObservationWrapper):
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
         self.observation_space = OBSERVATIONS
-        height, width = (env.observation_space.shape or ())[:2]
+        shape = env.observation_space.shape or ()
+        self._channels_first = len(shape) == 3 and shape[2] > MAX_CHANNELS
+        height, width = shape[-2:] if self._channels_first else shape[:2]
         is_screen = width == ATARI_WIDTH and height >= PLAY_FIELD.stop
         self._crop = is_screen and isinstance(env.unwrapped, ale_py.AtariEnv)
         self._normalizer = ImageNormalizer()
@@ -72,4 +75,6 @@ class PreprocessImage(gymnasium.ObservationWrapper):
 
     def observation(self, observation: np.ndarray) -> FloatArray:
         """The preprocessed and normalised image."""
+        if self._channels_first:
+            observation = np.ascontiguousarray(np.moveaxis(observation, 0, 2))
         return self._normalizer(preprocess(observation, crop=self._crop).reshape(-1))

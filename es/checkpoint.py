@@ -17,15 +17,21 @@ import torch
 
 from es.errors import UsageError
 
-FORMAT = "evolution-strategies-checkpoint-1"
+FORMAT = "evolution-strategies-checkpoint-2"
+
+# Of counters: all but these are whole numbers.
+KINDS: dict[str, tuple[type, ...]] = {
+    "wall_seconds": (float,), "lr": (float,), "sigma": (float,), "best_score": (float, type(None))
+}  # fmt: skip
 
 
 class Counters(NamedTuple):
     """How far a run has come.
 
     episodes and frames count perturbed rollouts only. max_episode_length is the current cap of
-    training episodes. best_score belongs to best.pth (None: there is none yet). lr: the learning
-    rate of the coming update. evaluated: the update after which --eval-every last evaluated.
+    training episodes. best_score belongs to best.pth (None: there is none yet). lr (before its
+    schedule) and sigma: those of the coming update. evaluated: the update after which --eval-every
+    last evaluated.
     """
 
     update: int
@@ -35,6 +41,7 @@ class Counters(NamedTuple):
     max_episode_length: int
     best_score: float | None
     lr: float
+    sigma: float
     evaluated: int = 0
 
 
@@ -43,7 +50,9 @@ class Checkpoint(NamedTuple):
 
     parameters: tensors by layer name. optimizer: its state_dict. settings: by Config field.
     environment, network: the descriptions they are built from. solved: the evaluation that ended
-    the run, `{"target": ..., "mean": ..., "std": ...}`, if one did.
+    the run, `{"target": ..., "mean": ..., "std": ...}`, if one did. normalizer: the statistics of
+    observations, where these are normalised. reference: (128, 1, 42, 42), the batch of virtual
+    batch normalisation, where it is used.
     """
 
     parameters: dict[str, torch.Tensor]
@@ -53,6 +62,8 @@ class Checkpoint(NamedTuple):
     environment: dict[str, Any]
     network: dict[str, Any]
     solved: dict[str, float] | None = None
+    normalizer: dict[str, Any] | None = None
+    reference: torch.Tensor | None = None
 
 
 def save(checkpoint: Checkpoint, path: Path) -> None:
@@ -107,16 +118,19 @@ def _ours(path: str, content: dict[str, Any]) -> Checkpoint:
         checkpoint = Checkpoint(**content)._replace(counters=Counters(**content["counters"]))
         counters, solved = checkpoint.counters, checkpoint.solved
         for name, number in counters._asdict().items():
-            kinds = {"wall_seconds": (float,), "lr": (float,), "best_score": (float, type(None))}
-            _require(type(number) in kinds.get(name, (int,)))
+            _require(type(number) in KINDS.get(name, (int,)))
             _require(number is None or math.isfinite(number))
             _require(name == "best_score" or number >= 0)
-        _require(counters.max_episode_length > 0 and counters.lr > 0)
+        _require(counters.max_episode_length > 0 and counters.lr > 0 and counters.sigma > 0)
         _require(type(checkpoint.settings["env_name"]) is str)
         _require(type(checkpoint.settings["seed"]) is int)
         _require(type(checkpoint.environment["id"]) is str)
         _require(all(type(key) is str for key in checkpoint.environment["kwargs"]))
+        for number in (checkpoint.environment["frame_skip"], checkpoint.environment["noop_max"]):
+            _require(type(number) is int and number >= 0)
         _require(isinstance(checkpoint.optimizer["state"], dict))
+        _require(isinstance(checkpoint.normalizer, dict | None))
+        _require(isinstance(checkpoint.reference, torch.Tensor | None))
         _require(solved is None or all(math.isfinite(solved[k]) for k in ("mean", "std", "target")))
         for name, tensor in checkpoint.parameters.items():
             _require(type(name) is str and isinstance(tensor, torch.Tensor))

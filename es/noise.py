@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float32]
+DoubleArray = npt.NDArray[np.float64]
 
 WORTH_THREADS = 50_000  # numbers; handing over less takes longer than drawing it
 
@@ -25,6 +26,9 @@ class Stream(IntEnum):
     PERTURBATION = 1
     EPISODE = 2
     EVALUATION = 3
+    NOOPS = 4
+    ACTIONS = 5
+    REFERENCE = 6
 
 
 def derive_seeds(run_seed: int, update: int, stream: Stream, count: int) -> list[int]:
@@ -33,20 +37,32 @@ def derive_seeds(run_seed: int, update: int, stream: Stream, count: int) -> list
     return (sequence.generate_state(count) >> 1).tolist()
 
 
-def draw(seed: int, out: FloatArray) -> FloatArray:
+def action_noise(task_seeds: Sequence[int]) -> np.random.Generator:
+    """What noise on actions is drawn from in an episode: by its task's seeds."""
+    return np.random.Generator(np.random.SFC64([*task_seeds, int(Stream.ACTIONS)]))
+
+
+def draw(seed: int, out: FloatArray, fraction: float = 1.0) -> FloatArray:
     """Fills out: (P,) float32 with standard normal noise, always the same for the same seed.
+
+    fraction: of the numbers, chosen at random by the same seed; the others are 0.
 
     SFC64 is NumPy's fastest generator; its normals do not depend on the CPU's vector units, as
     torch's do.
     """
     generator = np.random.Generator(np.random.SFC64(seed))
-    return generator.standard_normal(dtype=np.float32, out=out)
+    generator.standard_normal(dtype=np.float32, out=out)
+    if fraction < 1:
+        out *= generator.random(out.size, dtype=np.float32) < fraction
+    return out
 
 
-def weighted_sum(weights: Sequence[tuple[int, float]], size: int, threads: int = 1) -> FloatArray:
+def weighted_sum(
+    weights: Sequence[tuple[int, float]], size: int, threads: int = 1, fraction: float = 1.0
+) -> FloatArray:
     """The sum of weight * noise over pairs of seed and weight, as (size,) float32.
 
-    It runs in the order given, however many threads draw the noise.
+    It runs in the order given, however many threads draw the noise. fraction: as for `draw`.
     """
     threads = threads if size >= WORTH_THREADS else 1
     buffers = [np.empty(size, np.float32) for _ in range(threads)]
@@ -54,7 +70,7 @@ def weighted_sum(weights: Sequence[tuple[int, float]], size: int, threads: int =
 
     def rebuild(index: int) -> FloatArray:
         seed, weight = weights[index]
-        noise = draw(seed, buffers[index % threads])
+        noise = draw(seed, buffers[index % threads], fraction)
         noise *= np.float32(weight)
         return noise
 
@@ -66,12 +82,19 @@ def weighted_sum(weights: Sequence[tuple[int, float]], size: int, threads: int =
     return total
 
 
-def perturb(theta: FloatArray, seed: int, sign: int, sigma: float, out: FloatArray) -> FloatArray:
+def perturb(
+    theta: FloatArray,
+    seed: int,
+    sign: int,
+    sigma: float,
+    out: FloatArray,
+    fraction: float = 1.0,
+) -> FloatArray:
     """Fills out: (P,) float32 with theta + sign * sigma * noise; sign 0 copies theta."""
     if sign == 0:
         np.copyto(out, theta)
         return out
-    draw(seed, out)
+    draw(seed, out, fraction)
     out *= np.float32(sign * sigma)
     out += theta
     return out

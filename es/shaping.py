@@ -1,16 +1,20 @@
-"""Returns -> utilities: the weights with which perturbations enter the gradient."""
+"""Returns -> utilities: the weights with which perturbations enter the gradient.
+
+All functions take returns: (n,) and give (n,) float64; equal returns get equal utilities.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
+Utilities = npt.NDArray[np.float64]
 
-def ranks(returns: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """The rank of each return, 1 for the best; ties share the mean of their ranks.
 
-    returns: (n,); the result: (n,) float64.
-    """
+def ranks(returns: npt.ArrayLike) -> Utilities:
+    """The rank of each return, 1 for the best; ties share the mean of their ranks."""
     _, inverse, counts = np.unique(
         -np.asarray(returns, dtype=np.float64), return_inverse=True, return_counts=True
     )
@@ -18,14 +22,40 @@ def ranks(returns: npt.ArrayLike) -> npt.NDArray[np.float64]:
     return ((last - counts + 1 + last) / 2)[inverse]
 
 
-def nes_utilities(returns: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def nes_utilities(returns: npt.ArrayLike) -> Utilities:
     """Rank-based fitness shaping: max(0, log2(n/2 + 1) - log2(rank)), scaled to sum to 1, + 1/n.
 
     Natural Evolution Strategies (Wierstra et al. 2014, section 3.1) subtract 1/n where pytorch-es
     adds it; between the members of a mirrored pair the constant cancels.
-
-    returns: (n,); the result: (n,) float64.
     """
     n = np.size(returns)
     raw = np.maximum(0.0, np.log2(n / 2 + 1) - np.log2(ranks(returns)))
     return raw / raw.sum() + 1 / n
+
+
+def centered_ranks(returns: npt.ArrayLike) -> Utilities:
+    """Ranks spread evenly from 0.5 for the best to -0.5 (Salimans et al. 2017, section 2.1)."""
+    return 0.5 - (ranks(returns) - 1) / (np.size(returns) - 1)
+
+
+def normalized(returns: npt.ArrayLike) -> Utilities:
+    """(return - mean) / standard deviation; zeros where all are equal.
+
+    Augmented Random Search divides by the deviation alike (Mania et al. 2018, section 3.1).
+    """
+    values = np.asarray(returns, dtype=np.float64)
+    deviation = values.std() if np.ptp(values) else 0.0  # rounding makes more of equal values
+    return (values - values.mean()) / deviation if deviation else np.zeros_like(values)
+
+
+def raw(returns: npt.ArrayLike) -> Utilities:
+    """The returns as they are."""
+    return np.array(returns, dtype=np.float64)
+
+
+SHAPINGS: dict[str, Callable[[npt.ArrayLike], Utilities]] = {
+    "nes": nes_utilities,
+    "centered-rank": centered_ranks,
+    "normalized": normalized,
+    "raw": raw,
+}

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from es.errors import RunError
 from es.noise import FloatArray, Stream, derive_seeds, weighted_sum
-from es.shaping import nes_utilities
+from es.optimizer import Optimizer, scheduled
+from es.shaping import SHAPINGS, Utilities
 
 MAX_LR = 1e38  # float32's range
-MOMENTS = {torch.optim.SGD: set[str](), torch.optim.Adam: {"step", "exp_avg", "exp_avg_sq"}}
+MIN_SIGMA = 1e-30  # its inverse still is in that range
 
 
 class Perturbation(NamedTuple):
@@ -25,11 +26,16 @@ class Perturbation(NamedTuple):
 
 
 class Strategy:
-    """Mirrored-sampling ES (Salimans et al. 2017, section 2) with rank-based fitness shaping.
+    """Evolution Strategies (Salimans et al. 2017, section 2).
 
     theta: (P,) float32, the parameters; it is updated in place.
-    threads: how many rebuild the noise. update: the number of updates so far. lr: the learning
-    rate of the coming one.
+    n: perturbations per update; in mirrored pairs (antithetic sampling) or each by itself.
+    top_directions: how many pairs count, those with the best better member (Mania et al. 2018,
+    section 3.3); None: all. param_fraction: of the parameters that a perturbation changes.
+    updates: what lr_schedule is laid out for. threads: how many rebuild the noise.
+
+    update: the number of updates so far. sigma, and lr before its schedule: those of the coming
+    one.
     """
 
     def __init__(
@@ -39,73 +45,94 @@ class Strategy:
         n: int,
         sigma: float,
         lr: float,
+        sigma_decay: float = 1.0,
+        sigma_min: float | None = None,
         lr_decay: float = 1.0,
-        use_adam: bool = False,
+        lr_schedule: str = "constant",
+        updates: int = 1,
+        optimizer: str = "sgd",
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        antithetic: bool = True,
+        shaping: str = "nes",
+        top_directions: int | None = None,
+        param_fraction: float = 1.0,
         seed: int = 0,
         threads: int = 1,
     ) -> None:
         self.theta = theta
-        self.n, self.sigma, self.seed = n, sigma, seed
-        self.lr, self.lr_decay = lr, lr_decay
+        self.n, self.seed, self.antithetic = n, seed, antithetic
+        self.sigma, self._sigma_decay = sigma, sigma_decay
+        self._sigma_min = MIN_SIGMA if sigma_min is None else sigma_min
+        self.lr, self._lr_decay = lr, lr_decay
+        self._lr_schedule, self._updates = lr_schedule, updates
         self.update = 0
-        self._parameter = torch.from_numpy(theta)  # shares theta's memory
-        make_optimizer = torch.optim.Adam if use_adam else torch.optim.SGD
-        self.optimizer: torch.optim.Optimizer = make_optimizer([self._parameter], lr=lr)
-        self._threads = threads
+        self._shape, self._top_directions = SHAPINGS[shaping], top_directions
+        self._param_fraction, self._threads = param_fraction, threads
+        self.optimizer = Optimizer(
+            optimizer,
+            torch.from_numpy(theta),  # shares theta's memory
+            momentum=momentum,
+            weight_decay=weight_decay,
+        )
 
     def ask(self) -> list[Perturbation]:
         """The n perturbations of this update; a pair's members stand side by side, + before -."""
-        return [Perturbation(seed, sign) for seed in self._seeds() for sign in (1, -1)]
+        signs = (1, -1) if self.antithetic else (1,)
+        return [Perturbation(seed, sign) for seed in self._seeds() for sign in signs]
 
-    def tell(self, returns: Sequence[float]) -> float:
+    def scheduled_lr(self) -> float:
+        """The learning rate that the coming update is made with."""
+        return self.lr * scheduled(self._lr_schedule, self.update, self._updates)
+
+    def tell(self, returns: npt.ArrayLike) -> float:
         """Steps along the estimated gradient; the result is the estimate's norm.
 
         returns: (n,), in the order of ask(). Where they tell nothing apart, the optimiser is not
         called at all: its momentum alone would move the parameters. Raises RunError when the
         parameters leave the range of numbers.
         """
-        gradient = self.gradient(returns)
+        gradient, lr = self.gradient(returns), self.scheduled_lr()
         norm = float(np.sqrt(np.sum(gradient.astype(np.float64) ** 2)))
-        if not (math.isfinite(norm) and self.lr <= MAX_LR):
-            raise RunError(
-                f"no step is possible: gradient norm {norm:g}, learning rate {self.lr:g}"
-            )
+        if not (math.isfinite(norm) and lr <= MAX_LR):
+            raise RunError(f"no step is possible: gradient norm {norm:g}, learning rate {lr:g}")
         if norm > 0:
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.lr
-            self._parameter.grad = torch.from_numpy(-gradient)  # optimisers minimise
-            self.optimizer.step()
+            self.optimizer.step(torch.from_numpy(gradient), lr)
             if not np.isfinite(self.theta).all():
                 raise RunError("the parameters are no longer finite: --lr is too high")
-        self.lr *= self.lr_decay
+        self.lr *= self._lr_decay
+        self.sigma = max(self.sigma * self._sigma_decay, min(self._sigma_min, self.sigma))
         self.update += 1
         return norm
 
-    def gradient(self, returns: Sequence[float]) -> FloatArray:
-        """1 / (n * sigma) * sum of utility * sign * noise, as (P,) float32.
+    def gradient(self, returns: npt.ArrayLike) -> FloatArray:
+        """1 / (n * sigma * f) * sum of utility * sign * noise, as (P,) float32.
 
-        The noise is rebuilt from the seeds and summed in index order; a pair whose utilities are
-        equal contributes nothing and costs nothing.
+        n: as many perturbations as count. f: param_fraction, by which the sum would otherwise fall
+        short of the gradient: E[eps eps^T] = f I. The noise is rebuilt from the seeds and summed in
+        index order; what has no weight, such as a pair of equal utilities, costs nothing.
         """
-        utilities = nes_utilities(returns)
-        weights = utilities[0::2] - utilities[1::2]
+        weights, count = self._weights(np.asarray(returns, dtype=np.float64))
         told = [pair for pair in zip(self._seeds(), weights, strict=True) if pair[1] != 0]
-        gradient = weighted_sum(told, self.theta.size, self._threads)
-        gradient *= np.float32(1 / (self.n * self.sigma))
+        gradient = weighted_sum(told, self.theta.size, self._threads, self._param_fraction)
+        gradient *= np.float32(1 / (count * self.sigma * self._param_fraction))
         return gradient
 
-    def _seeds(self) -> list[int]:
-        return derive_seeds(self.seed, self.update, Stream.PERTURBATION, self.n // 2)
+    def _weights(self, returns: Utilities) -> tuple[Utilities, int]:
+        """The weight of each seed's noise, and how many perturbations they come from."""
+        if not self.antithetic:
+            if not np.ptp(returns):
+                return np.zeros_like(returns), self.n
+            utilities = self._shape(returns)
+            # A baseline, without which the mean utility would move theta at random.
+            return utilities - utilities.mean(), self.n
+        better = returns.reshape(-1, 2).max(axis=1)
+        best = np.sort(np.argsort(-better, kind="stable")[: self._top_directions])
+        utilities = self._shape(returns.reshape(-1, 2)[best].reshape(-1))
+        weights = np.zeros_like(better)
+        weights[best] = utilities[0::2] - utilities[1::2]
+        return weights, 2 * best.size
 
-    def load_optimizer(self, state: dict[str, Any]) -> None:
-        """Takes up the moments of an optimiser's state_dict; ValueError where they do not fit."""
-        expected = MOMENTS[type(self.optimizer)]
-        for values in state["state"].values():
-            if set(values) != expected:
-                raise ValueError(f"the optimiser's state holds {sorted(map(str, values))}")
-            for name, value in values.items():
-                shape = () if name == "step" else self.theta.shape
-                if value.shape != shape or not torch.isfinite(value).all():
-                    raise ValueError(f"the optimiser's {name} is not as this network's should be")
-        own = self.optimizer.state_dict()
-        self.optimizer.load_state_dict({**own, "state": state["state"]})
+    def _seeds(self) -> list[int]:
+        count = self.n // 2 if self.antithetic else self.n
+        return derive_seeds(self.seed, self.update, Stream.PERTURBATION, count)

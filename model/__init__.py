@@ -1,47 +1,46 @@
 """The policies: torch modules whose layer names are the keys of every checkpoint, and their actors.
 
-A network is described by a plain dict, `{"kind": "mlp" or "convlstm", "inputs": n, "actions": n}`,
-from which master, workers and a later test build the same thing.
+A network is described by a plain dict, from which master, workers and a later test build the same
+thing: `{"kind": "mlp", "inputs": n, "hidden": [n, ...], "activation": ..., "normalize": bool,
+"actions": {...}}` or `{"kind": "convlstm", "inputs": 1, "vbn": bool, "actions": {...}}`.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from es.errors import UsageError
 from es.noise import FloatArray
+from model.actions import count_outputs
 from model.convlstm import ConvLSTM, ConvLSTMActor
 from model.mlp import MLP, MLPActor
 
 torch.set_num_threads(1)  # workers fill the cores, and sums are rounded the same everywhere
 
 
-def describe_network(shape: tuple[int, ...], actions: int, *, small_net: bool) -> dict[str, Any]:
-    """The network for observations of `shape`; raises UsageError where the choice cannot work."""
-    if len(shape) == 1:
-        return {"kind": "mlp", "inputs": shape[0], "actions": actions}
-    if small_net:
-        raise UsageError(
-            "--small-net: the MLP cannot see images; leave the flag out to use the Convnet-LSTM"
-        )
-    return {"kind": "convlstm", "inputs": shape[0], "actions": actions}
-
-
 def make_module(network: Mapping[str, Any]) -> MLP | ConvLSTM:
     """The described module; raises KeyError or TypeError where the description is not one."""
-    kinds: dict[str, type[MLP | ConvLSTM]] = {"mlp": MLP, "convlstm": ConvLSTM}
-    return kinds[network["kind"]](network["inputs"], network["actions"])
+    outputs = count_outputs(network["actions"])
+    if network["kind"] == "mlp":
+        return MLP(network["inputs"], outputs, network["hidden"], network["activation"])
+    return ConvLSTM(network["inputs"], outputs, vbn=network["vbn"])
 
 
-def make_actor(network: Mapping[str, Any]) -> MLPActor | ConvLSTMActor:
-    """What plays the described network, with parameters that it is bound to as theta."""
-    actors: dict[str, type[MLPActor | ConvLSTMActor]] = {"mlp": MLPActor, "convlstm": ConvLSTMActor}
-    return actors[network["kind"]](network["inputs"], network["actions"])
+def make_actor(
+    network: Mapping[str, Any], reference: FloatArray | None = None
+) -> MLPActor | ConvLSTMActor:
+    """What plays the described network, with parameters that it is bound to as theta.
+
+    reference: (N, 1, 42, 42) float32, the batch of virtual batch normalisation, where it is used.
+    """
+    if network["kind"] == "mlp":
+        return MLPActor(network)
+    return ConvLSTMActor(network, reference)
 
 
 def initial_theta(network: Mapping[str, Any], seed: int) -> FloatArray:
@@ -53,14 +52,14 @@ def initial_theta(network: Mapping[str, Any], seed: int) -> FloatArray:
 
 def layer_shapes(network: Mapping[str, Any]) -> dict[str, torch.Size]:
     """The shapes of the parameters by layer name, in the order in which theta holds them."""
-    return _layer_shapes(network["kind"], network["inputs"], network["actions"])
+    return _layer_shapes(json.dumps(network))
 
 
 @functools.cache  # every checkpoint asks for them
-def _layer_shapes(kind: str, inputs: int, actions: int) -> dict[str, torch.Size]:
-    network = {"kind": kind, "inputs": inputs, "actions": actions}
+def _layer_shapes(network: str) -> dict[str, torch.Size]:
     with torch.device("meta"):  # shapes alone: nothing is allocated or drawn
-        return {name: tensor.shape for name, tensor in make_module(network).state_dict().items()}
+        module = make_module(json.loads(network))
+    return {name: tensor.shape for name, tensor in module.state_dict().items()}
 
 
 def flatten(network: Mapping[str, Any], parameters: Mapping[str, Any]) -> FloatArray:

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from es.config import FIELDS, Config, flag, validate
+from es.config import FIELDS, Config, flag
 from es.config.sources import differences, from_mapping, parse, read_toml, write_toml
+from es.config.validation import validate
 from es.errors import UsageError
 from tests.conftest import ROOT, run_python
 

@@ -23,7 +23,7 @@ def pool(request):
     opened = []
 
     def make(made_of=None, workers=2, tasks=10):
-        pool = WorkerPool(made_of or recipe(), size=10, tasks=tasks, workers=workers)
+        pool = WorkerPool(made_of or recipe(), size=10, members=tasks, workers=workers)
         opened.append(pool)
         return pool
 
@@ -148,7 +148,7 @@ def test_workers_that_would_take_over_half_of_the_memory_become_one_per_core(poo
     memory = psutil.virtual_memory()._replace(available=10)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     said: list[str] = []
-    few = WorkerPool(recipe(), size=10, tasks=41, workers=None, say=said.append)
+    few = WorkerPool(recipe(), size=10, members=41, workers=None, say=said.append)
     try:
         assert len(few.pids) == processes.cores()
         assert few.evaluate(SNAPSHOT, TASKS) == InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)

@@ -6,97 +6,147 @@ Nothing heavy is imported in this package, so that `--help` answers at once.
 from __future__ import annotations
 
 import dataclasses
-import math
 import typing
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
-from es.errors import UsageError
-
-MAX_WORKERS = 100_000
-Check = tuple[Callable[[Any], bool], str]
-POSITIVE: Check = (lambda value: value > 0, "must be above 0")
-NOT_NEGATIVE: Check = (lambda value: value >= 0, "must be 0 or more")
-EVEN: Check = (lambda value: value >= 2 and value % 2 == 0, "must be an even number, 2 or more")
-NOT_EMPTY: Check = (lambda value: bool(value.strip()), "must not be empty")
-WORKERS: Check = (
-    lambda value: value == "auto" or 0 <= value <= MAX_WORKERS,
-    f"must be 'auto', 0 (no worker processes) or the number of processes, {MAX_WORKERS} at most",
+from es.config.option import (
+    ASSIGNMENTS,
+    BELOW_ONE,
+    FRACTION,
+    NOT_EMPTY,
+    NOT_NEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    SCALE,
+    STRENGTH,
+    TWO_OR_MORE,
+    WIDTHS,
+    WORKERS,
+    option,
 )
-SCALE: Check = (
-    lambda value: 1e-30 <= value <= 1e30,
-    "must be above 0 (1e-30 to 1e30)",
-)
 
-
-def option(
-    default: Any,
-    group: str,
-    help: str,  # noqa: A002 (the word that tyro and argparse use)
-    check: Check | None = None,
-    *,
-    name: str | None = None,
-    shown: str | None = None,
-    algorithm: bool = False,
-    saved: bool = True,
-) -> Any:
-    """A field of `Config`.
-
-    check: what a value other than None must fulfil, and the words for it.
-    name: the flag's name where it is not the field's with hyphens.
-    shown: the default in words, where the value says too little.
-    algorithm: whether the setting decides what is computed, so that resuming keeps it.
-    saved: whether it belongs to the run (and its settings files) or to this command alone.
-    """
-    metadata = {
-        "group": group, "help": help, "check": check, "name": name, "shown": shown,
-        "algorithm": algorithm, "saved": saved,
-    }  # fmt: skip
-    return dataclasses.field(default=default, metadata=metadata)
+# All of these decide what is computed, so that a resumed run keeps them.
+task = partial(option, group="task", algorithm=True)
+policy = partial(option, group="policy", algorithm=True)
+algorithm = partial(option, group="algorithm", algorithm=True)
 
 
 @dataclass(frozen=True)
 class Config:
     """Train control policies with Evolution Strategies, or watch a trained one."""
 
-    env_name: str = option(
-        "PongDeterministic-v4", "task", "Gymnasium environment id.", NOT_EMPTY, algorithm=True
+    env_name: str = task("PongDeterministic-v4", help="Gymnasium environment id.", check=NOT_EMPTY)
+    env_kwargs: tuple[str, ...] = task(
+        (), help="Arguments of the environment: KEY=VALUE ...", check=ASSIGNMENTS, shown="none"
     )
-    small_net: bool = option(
-        False, "task", "Use the small MLP instead of the Convnet-LSTM.", algorithm=True
+    max_episode_length: int = task(100_000, help="Steps per episode at most.", check=POSITIVE)
+    variable_ep_len: bool = task(
+        False, help="After each update, cap training episodes at twice the batch's mean length."
     )
-    max_episode_length: int = option(
-        100_000, "task", "Steps per episode at most.", POSITIVE, algorithm=True
-    )
-    variable_ep_len: bool = option(
+    adaptive_ep_len: bool = task(
         False,
-        "task",
-        "After each update, cap training episodes at twice the batch's mean length.",
-        algorithm=True,
+        help="Cap training episodes at twice the mean length so far, or half as high again when "
+        "many reach the cap.",
+    )
+    frame_skip: int | None = task(
+        None,
+        help="Repeat each action for so many steps or, of an Atari game, frames.",
+        check=POSITIVE,
+        shown="1; Atari games have their own",
+    )
+    noop_max: int = task(
+        0, help="Atari: begin episodes with up to so many random no-ops.", check=NOT_NEGATIVE
+    )
+    sticky_actions: float | None = task(
+        None,
+        help="Atari: probability that the emulator repeats the previous action.",
+        check=PROBABILITY,
+        shown="the game's own",
+    )
+    reward_shift: float = task(
+        0.0, help="Subtract this from each step's reward for training, such as an alive bonus."
     )
 
-    n: int = option(
-        40, "algorithm", "Batch size: perturbations per update (even).", EVEN, algorithm=True
-    )
-    sigma: float = option(
-        0.05, "algorithm", "Standard deviation of the perturbations.", SCALE, algorithm=True
-    )
-    lr: float = option(0.1, "algorithm", "Learning rate.", SCALE, algorithm=True)
-    lr_decay: float = option(
-        1.0, "algorithm", "The learning rate is multiplied by it after each update.",
-        SCALE, algorithm=True,
+    small_net: bool = policy(False, help="Use the small MLP instead of the Convnet-LSTM.")
+    hidden_sizes: tuple[int, ...] = policy(
+        (64, 64), help="Units of the MLP's hidden layers; nothing for a linear policy.",
+        check=WIDTHS,
     )  # fmt: skip
-    use_adam: bool = option(
-        False, "algorithm", "Use Adam instead of SGD.", name="useAdam", algorithm=True
+    activation: Literal["selu", "tanh", "relu"] = policy(
+        "selu", help="Activation of the MLP's hidden layers."
     )
-    seed: int | None = option(
+    obs_norm: bool = policy(
+        False, help="Normalise observations by their running mean and standard deviation (MLP)."
+    )
+    vbn: bool = policy(False, help="Virtual batch normalisation (Convnet-LSTM).")
+    action_bins: int | None = policy(
         None,
-        "algorithm",
-        "Seed of everything random. With --test: of the episodes.",
-        NOT_NEGATIVE,
+        help="Choose continuous actions among so many values per dimension.",
+        check=TWO_OR_MORE,
+        shown="off",
+    )
+    action_noise: float = policy(
+        0.0,
+        help="Standard deviation of noise on continuous actions in training.",
+        check=STRENGTH,
+    )
+
+    n: int = algorithm(
+        40, help="Batch size: perturbations per update (even, in mirrored pairs).",
+        check=TWO_OR_MORE,
+    )  # fmt: skip
+    sigma: float = algorithm(0.05, help="Standard deviation of the perturbations.", check=SCALE)
+    sigma_decay: float = algorithm(
+        1.0, help="Sigma is multiplied by it after each update.", check=FRACTION
+    )
+    sigma_min: float | None = algorithm(
+        None, help="Sigma does not decay below this.", check=SCALE, shown="no limit"
+    )
+    lr: float = algorithm(0.1, help="Learning rate.", check=SCALE)
+    lr_decay: float = algorithm(
+        1.0, help="The learning rate is multiplied by it after each update.", check=SCALE
+    )
+    lr_schedule: Literal["constant", "linear", "cosine"] = algorithm(
+        "constant", help="Course of the learning rate, down to 0 after --max-gradient-updates."
+    )
+    optimizer: Literal["sgd", "adam", "adamw"] | None = algorithm(
+        None, help="Optimiser that takes the step.", shown="sgd"
+    )
+    use_adam: bool = algorithm(False, help="The same as --optimizer adam.", name="useAdam")
+    momentum: float = algorithm(0.0, help="Momentum of SGD.", check=BELOW_ONE)
+    weight_decay: float = algorithm(
+        0.0, help="Weight decay: L2 in the gradient, decoupled with adamw.", check=STRENGTH
+    )
+    sampling: Literal["antithetic", "gaussian"] = algorithm(
+        "antithetic", help="Perturbations in mirrored pairs, or each with noise of its own."
+    )
+    shaping: Literal["nes", "centered-rank", "normalized", "raw"] = algorithm(
+        "nes", help="Fitness shaping: how returns become utilities."
+    )
+    top_directions: int | None = algorithm(
+        None,
+        help="Learn from so many pairs only: those with the best better member.",
+        check=POSITIVE,
+        shown="all",
+    )
+    episodes_per_perturbation: int = algorithm(
+        1, help="Episodes whose mean return is a perturbation's.", check=POSITIVE
+    )
+    episode_seeding: Literal["pair", "update", "independent"] = algorithm(
+        "pair",
+        help="Who plays the same episodes: perturbations by the same noise, all of an update, "
+        "or none.",
+    )
+    param_fraction: float = algorithm(
+        1.0, help="Each perturbation changes this fraction of the parameters.", check=FRACTION
+    )
+    seed: int | None = algorithm(
+        None,
+        help="Seed of everything random. With --test: of the episodes.",
+        check=NOT_NEGATIVE,
         shown="drawn, printed and saved; with --test: the run's evaluation episodes",
-        algorithm=True,
     )
 
     max_gradient_updates: int = option(
@@ -157,10 +207,19 @@ class Config:
     )
     no_render: bool = option(False, "watching", "With --test: open no window.", saved=False)
 
+    @property
+    def optimizer_name(self) -> str:
+        """The optimiser, whichever flag it was chosen with."""
+        return self.optimizer or ("adam" if self.use_adam else "sgd")
+
     def saved(self) -> dict[str, Any]:
         """The settings that belong to the run, as plain types; unset ones are left out."""
         values = {f.name: getattr(self, f.name) for f in FIELDS.values() if f.metadata["saved"]}
-        return {name: value for name, value in values.items() if value not in (None, "")}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+            if value not in (None, "")
+        }
 
 
 FIELDS = {field.name: field for field in dataclasses.fields(Config)}
@@ -170,15 +229,3 @@ TYPES = typing.get_type_hints(Config)
 def flag(name: str) -> str:
     """A field's flag: `lr_decay` -> `--lr-decay`."""
     return "--" + (FIELDS[name].metadata["name"] or name.replace("_", "-"))
-
-
-def validate(config: Config) -> None:
-    """Raises UsageError, naming flag, value and remedy, for the first setting that is wrong."""
-    for name, field in FIELDS.items():
-        value, check = getattr(config, name), field.metadata["check"]
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{flag(name)} {value}: must be a finite number")
-        if value is not None and check is not None and not check[0](value):
-            raise UsageError(f"{flag(name)} {value!r}: {check[1]}")
-    if config.test and not config.restore:
-        raise UsageError("--test needs --restore CHECKPOINT, the policy to play")

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from es.config import FIELDS, TYPES, Config, flag, validate
+from es.config import FIELDS, TYPES, Config, flag
+from es.config.validation import validate
 from es.errors import UsageError
 
 MAX_WHOLE_FLOAT = 10**300
@@ -29,7 +30,7 @@ def parse(argv: Sequence[str], settings: Mapping[str, Any] | None = None) -> Con
     for field in FIELDS.values():
         shown = field.metadata["shown"]
         value = getattr(base, field.name)
-        hint = f"(default: {shown})" if shown and value in (None, "") else None
+        hint = f"(default: {shown})" if shown and value in (None, "", ()) else None
         arg = tyro.conf.arg(
             name=field.metadata["name"], help=field.metadata["help"], help_behavior_hint=hint
         )
@@ -62,7 +63,7 @@ def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
     Raises UsageError, naming `source`, for an unknown key or a value of the wrong type.
     """
     names = {flag(name)[2:]: name for name in FIELDS} | {name: name for name in FIELDS}
-    checked = {}
+    checked: dict[str, Any] = {}
     for key, value in settings.items():
         if key not in names:
             raise UsageError(f"{source}: unknown setting {key!r} (see --help)")
@@ -71,7 +72,7 @@ def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
         if float in kinds and type(value) is int and abs(value) < MAX_WHOLE_FLOAT:
             checked[name] = float(value)
         elif _fits(value, TYPES[name]):
-            checked[name] = value
+            checked[name] = tuple(value) if isinstance(value, list) else value
         else:
             raise UsageError(f"{source}: {key} = {value!r} is not {_words(TYPES[name])}")
     return checked
@@ -120,7 +121,10 @@ def differences(
     config: Config, settings: Mapping[str, Any], names: Sequence[str] = ()
 ) -> list[str]:
     """Sentences for the settings of the algorithm (or `names`) in which `config` differs."""
-    names = names or [name for name, field in FIELDS.items() if field.metadata["algorithm"]]
+    if not names:
+        names = [name for name, field in FIELDS.items() if field.metadata["algorithm"]]
+        if config.lr_schedule != "constant":
+            names.append("max_gradient_updates")  # which the schedule is laid out for
     return [
         f"{flag(name)} {getattr(config, name)} differs from the checkpoint's {settings[name]}"
         for name in names
@@ -129,14 +133,22 @@ def differences(
 
 
 def _fits(value: Any, kind: Any) -> bool:
+    choices = typing.get_args(kind)
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        return any(_fits(value, choice) for choice in typing.get_args(kind))
+        return any(_fits(value, choice) for choice in choices)
     if typing.get_origin(kind) is Literal:
-        return value in typing.get_args(kind)
+        return value in choices
+    if typing.get_origin(kind) is tuple:
+        return isinstance(value, list) and all(_fits(item, choices[0]) for item in value)
     return type(value) is kind  # exactly: True is an int, but no number of workers
 
 
 def _words(kind: Any) -> str:
-    words = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
-    choices = typing.get_args(kind) or (kind,)
-    return " or ".join(words[choice] for choice in choices if choice in words)
+    choices = typing.get_args(kind)
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return " or ".join(_words(choice) for choice in choices if choice is not type(None))
+    if typing.get_origin(kind) is Literal:
+        return " or ".join(repr(choice) for choice in choices)
+    if typing.get_origin(kind) is tuple:
+        return f"a list, each of it {_words(choices[0])}"
+    return {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}[kind]

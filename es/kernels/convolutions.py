@@ -6,7 +6,8 @@ its own, over the whole image.
 
 from __future__ import annotations
 
-from numba import float32, int64, void
+import numpy as np
+from numba import float32, float64, int64, void
 
 from es.kernels.compiling import compiler
 
@@ -16,7 +17,7 @@ kernel = compiler(fastmath={"contract"}, error_model="numpy", nogil=True)
 UNROLL = 8  # inputs taken in one pass over the image
 CHANNELS = 32  # of every convolution's output
 
-_floats = float32[::1]
+_floats, _doubles = float32[::1], float64[::1]
 
 
 @kernel(void(_floats, _floats, int64, _floats))
@@ -102,6 +103,35 @@ def convolve(packed, x, size, y):
                     total += x6 * w[6 * CHANNELS + j]
                     total += x7 * w[7 * CHANNELS + j]
                     sums[j] = total
+
+
+@kernel(void(_floats, int64, _doubles))
+def add_moments(x, size, sums):
+    """Adds to sums: (2 * 32,) those of each channel of x: (size + 2, size + 2, 32), and of squares.
+
+    The frame is left out.
+    """
+    for row in range(1, size + 1):
+        for column in range(1, size + 1):
+            at = (row * (size + 2) + column) * CHANNELS
+            for j in range(CHANNELS):
+                value = float64(x[at + j])
+                sums[j] += value
+                sums[CHANNELS + j] += value * value
+
+
+@kernel(void(_floats, _doubles, float64, _floats, _floats))
+def normalize(packed, moments, added, scale, shift):
+    """Folds batch normalisation into a packed convolution that has no bias.
+
+    moments: (2 * 32,), means and variances of the channels of its result. added: to variances.
+    scale, shift: (32,).
+    """
+    for j in range(CHANNELS):
+        factor = scale[j] / np.sqrt(moments[CHANNELS + j] + added)
+        packed[j] = shift[j] - moments[j] * factor
+        for at in range(CHANNELS + j, packed.size, CHANNELS):
+            packed[at] *= float32(factor)
 
 
 @kernel(void(_floats, int64, _floats))

@@ -1,4 +1,4 @@
-"""Layers: dense, LSTM cell, SELU. Arrays are (size,) float32.
+"""Layers: dense, LSTM cell, activations; choosing actions. Arrays are (size,) float32.
 
 A dense layer's weights are packed so that its loops read memory in sequence: its outputs in panels
 of 32, and for each panel a row of biases and then a row for each input, padded with zeros to a
@@ -19,7 +19,10 @@ kernel = compiler(fastmath={"contract"}, error_model="numpy", nogil=True)
 PANEL = 32  # outputs side by side: enough independent sums to hide the latency of each
 UNROLL = 8  # inputs taken in one pass over a panel
 
-_floats, _integers = float32[::1], int64[::1]
+ACTIVATIONS = ("selu", "tanh", "relu")  # by their numbers in the kernels
+CLIP = 5.0  # of normalised observations, in standard deviations (Salimans et al. 2017)
+
+_floats, _doubles, _integers = float32[::1], float64[::1], int64[::1]
 _ZERO, _HALF, _ONE, _TWO = (np.float32(number) for number in (0, 0.5, 1, 2))
 _LOG2E, _LN2_HIGH = np.float32(1.4426950408889634), np.float32(0.693359375)
 _LN2_LOW = np.float32(-2.12194440e-4)
@@ -96,6 +99,18 @@ def selu(values):
 
 
 @kernel()
+def _activate(values, activation):
+    if activation == 0:
+        selu(values)
+    elif activation == 1:
+        for i in range(values.size):
+            values[i] = _tanh(values[i])
+    else:
+        for i in range(values.size):
+            values[i] = max(values[i], _ZERO)
+
+
+@kernel()
 def _pack_rows(weight, inputs, outputs, packed, first, rows):
     for output in range(outputs):
         at = (output // PANEL * rows + first) * PANEL + output % PANEL
@@ -153,27 +168,16 @@ def dense(packed, x, inputs, outputs, y):
 
 
 @kernel()
-def _largest(values, count):
-    best = 0
-    for i in range(1, count):
+def _largest(values, start, stop):
+    best = start
+    for i in range(start + 1, stop):
         if values[i] > values[best]:
             best = i
-    return best
+    return best - start
 
 
-@kernel(*[int64(_floats, _integers, _floats, kind[::1]) for kind in (float32, float64)])
-def dense_selu_layers(packed, widths, scratch, observation):
-    """Dense layers one after the other, SELU between them; the index of the largest output.
-
-    packed: the layers' packed weights end to end. widths: of the observation and of each layer's
-    outputs. scratch: room for the observation and for each layer's outputs, every one of them
-    rounded up to whole panels; the outputs stay in it, last. Raises ValueError where the
-    observation is of another size.
-    """
-    if observation.size != widths[0]:
-        raise ValueError("the observation is not of the size that the network takes")
-    for i in range(widths[0]):
-        scratch[i] = observation[i]
+@kernel()
+def _layers(packed, widths, activation, scratch):
     weights, x = packed, scratch
     last = widths.size - 2
     for layer in range(last + 1):
@@ -182,10 +186,67 @@ def dense_selu_layers(packed, widths, scratch, observation):
         y = x[(inputs + PANEL - 1) // PANEL * PANEL :]
         dense(weights, x, inputs, outputs, y)
         if layer < last:
-            selu(y[:outputs])
+            _activate(y[:outputs], activation)
         weights = weights[(outputs + PANEL - 1) // PANEL * rows * PANEL :]
         x = y
-    return _largest(x, widths[last + 1])
+    return _largest(x, 0, widths[last + 1])
+
+
+_MLP = (_floats, _integers, int64, _floats)
+
+
+@kernel(*[int64(*_MLP, kind[::1]) for kind in (float32, float64)])
+def mlp(packed, widths, activation, scratch, observation):
+    """Dense layers one after the other, activated in between; the index of the largest output.
+
+    packed: the layers' packed weights end to end. widths: of the observation and of each layer's
+    outputs. activation: an index of ACTIVATIONS. scratch: room for the observation and for each
+    layer's outputs, every one of them rounded up to whole panels; the outputs stay in it, last.
+    Raises ValueError where the observation is of another size.
+    """
+    if observation.size != widths[0]:
+        raise ValueError("the observation is not of the size that the network takes")
+    for i in range(widths[0]):
+        scratch[i] = observation[i]
+    return _layers(packed, widths, activation, scratch)
+
+
+@kernel(*[int64(*_MLP, _doubles, kind[::1]) for kind in (float32, float64)])
+def normalized_mlp(packed, widths, activation, scratch, statistics, observation):
+    """As `mlp`, of the observation normalised by a mean and a factor for each number, and clipped.
+
+    statistics: (4 * inputs,), the means and the factors, and then what this adds to: the sums of
+    the deviations from the means, and of their squares.
+    """
+    inputs = widths[0]
+    if observation.size != inputs:
+        raise ValueError("the observation is not of the size that the network takes")
+    means, factors = statistics[:inputs], statistics[inputs : 2 * inputs]
+    sums, squares = statistics[2 * inputs : 3 * inputs], statistics[3 * inputs :]
+    for i in range(inputs):
+        deviation = observation[i] - means[i]
+        sums[i] += deviation
+        squares[i] += deviation * deviation
+        scratch[i] = min(max(deviation * factors[i], -CLIP), CLIP)
+    return _layers(packed, widths, activation, scratch)
+
+
+@kernel(void(_floats, _floats, _floats, _floats))
+def squash(outputs, low, high, actions):
+    """Fills actions with tanh(outputs), scaled from [-1, 1] to [low, high]."""
+    for i in range(actions.size):
+        share = (_tanh(outputs[i]) + _ONE) * _HALF
+        # Within the bounds in spite of rounding.
+        actions[i] = min(max(low[i] + share * (high[i] - low[i]), low[i]), high[i])
+
+
+@kernel(void(_floats, _integers, _integers))
+def choose(outputs, counts, choices):
+    """Fills choices with the index of the largest output in each group. counts: their sizes."""
+    start = 0
+    for i in range(counts.size):
+        choices[i] = _largest(outputs, start, start + counts[i])
+        start += counts[i]
 
 
 @kernel(void(_floats, _floats, int64, _floats, _floats))
@@ -208,4 +269,4 @@ def lstm_cell(packed, x, units, cell, gates):
 def dense_argmax(packed, x, inputs, outputs, y):
     """As `dense`; the index of the largest output."""
     dense(packed, x, inputs, outputs, y)
-    return _largest(y, outputs)
+    return _largest(y, 0, outputs)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from es.rollout import Result
+from es.batch import Batch
 
 
 class Record(NamedTuple):
     """One update: a row of progress.csv, with its columns.
 
-    Returns and lengths (in steps) are those of the perturbed episodes. elite_count: perturbations
-    above the mean. lr and sigma: as used for this update. grad_norm: of the gradient estimate,
+    Returns are those of the perturbations, lengths (in steps) of all their episodes. elite_count:
+    perturbations above the mean. lr and sigma: as used for this update. grad_norm: of the gradient estimate,
     before the learning rate. steps_per_second: everything played since the previous row.
     """
 
@@ -39,21 +38,17 @@ class Record(NamedTuple):
 COLUMNS = Record._fields
 
 
-def unperturbed_rank(returns: Sequence[float], unperturbed: float) -> int:
-    """The place of the unperturbed return among the n + 1: one more than are better."""
-    return 1 + sum(value > unperturbed for value in returns)
-
-
-def describe_batch(results: Sequence[Result], unperturbed: float) -> dict[str, float]:
-    """A batch's part of a `Record`, by column. results: those of the n perturbed episodes."""
-    returns = np.array([result.episode_return for result in results])
+def describe_batch(batch: Batch) -> dict[str, float]:
+    """A batch's part of a `Record`, by column."""
+    returns = batch.returns
     return {
         "return_mean": float(returns.mean()),
         "return_std": float(returns.std()),
         "return_max": float(returns.max()),
         "return_min": float(returns.min()),
-        "unperturbed_return": unperturbed,
-        "unperturbed_rank": unperturbed_rank(returns.tolist(), unperturbed),
+        "unperturbed_return": batch.unperturbed,
+        # One more than are better.
+        "unperturbed_rank": 1 + int((returns > batch.unperturbed).sum()),
         "elite_count": int((returns > returns.mean()).sum()),
-        "episode_length_mean": float(np.mean([result.steps for result in results])),
+        "episode_length_mean": float(np.mean(batch.lengths)),
     }

@@ -68,8 +68,9 @@ class InProcessPool:
 class WorkerPool:
     """Persistent worker processes.
 
-    size: P, the number of parameters. workers: how many processes; 'auto' is one per core.
-    tasks: how many tasks a batch has, the default number of workers. say: shows a line to the user.
+    size: P, the number of parameters. inputs: how many numbers an observation has, where these are
+    normalised. workers: how many processes; 'auto' is one per core. members: how many parameters
+    are played in a batch, the default number of workers. say: shows a line to the user.
     """
 
     def __init__(
@@ -77,20 +78,22 @@ class WorkerPool:
         recipe: Recipe,
         *,
         size: int,
-        tasks: int,
+        members: int,
+        inputs: int = 0,
         workers: int | Literal["auto"] | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
-        count = tasks if workers is None else cores() if workers == "auto" else workers
+        count = members if workers is None else cores() if workers == "auto" else workers
         self._context = multiprocessing.get_context("forkserver")
         self._queue = TaskQueue(self._context)
         self._shared = Shared(
             self._queue.reader,
             self._context.RawArray(ctypes.c_float, size),
             self._context.RawValue(ctypes.c_double),
+            self._context.RawArray(ctypes.c_double, 2 * inputs),
             self._context.RawArray(ctypes.c_longlong, [IDLE] * count),
         )
-        self._theta = np.frombuffer(memoryview(self._shared.theta), dtype=np.float32)
+        self._snapshot = self._shared.snapshot()
         self._recipe = recipe
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
@@ -116,8 +119,10 @@ class WorkerPool:
         Raises RunError when a worker dies or its environment raises. An exception in between leaves
         tasks under way: the pool can then only be closed.
         """
-        np.copyto(self._theta, snapshot.theta)
+        np.copyto(self._snapshot.theta, snapshot.theta)
         self._shared.sigma.value = snapshot.sigma
+        if self._snapshot.statistics is not None and snapshot.statistics is not None:
+            np.copyto(self._snapshot.statistics, snapshot.statistics)
         by_index = {task.index: task for task in tasks}
         results: dict[int, Result] = {}
         self._queue.put(tasks)

@@ -34,14 +34,24 @@ class Ready(NamedTuple):
 class Shared(NamedTuple):
     """What the master and all workers share.
 
-    tasks: the end of the queue to read. theta: (P,) floats and sigma, the snapshot of the moment.
-    playing: for each worker the index of the task that it plays, or IDLE.
+    tasks: the end of the queue to read. theta: (P,) floats, sigma and statistics: (2 * inputs,)
+    doubles, the snapshot of the moment. playing: for each worker the index of the task that it
+    plays, or IDLE.
     """
 
     tasks: connection.Connection
     theta: Any
     sigma: Any
+    statistics: Any
     playing: Any
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot whose arrays lie in the shared memory."""
+        statistics = None
+        if len(self.statistics):
+            statistics = np.frombuffer(memoryview(self.statistics)).reshape(2, -1)
+        theta = np.frombuffer(memoryview(self.theta), dtype=np.float32)
+        return Snapshot(theta, self.sigma.value, statistics)
 
 
 def work(results: connection.Connection, recipe: Recipe, shared: Shared, number: int) -> None:
@@ -53,7 +63,6 @@ def work(results: connection.Connection, recipe: Recipe, shared: Shared, number:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
     threading.Thread(target=_end_with_master, daemon=True).start()
-    theta = np.frombuffer(memoryview(shared.theta), dtype=np.float32)
     with suppress(OSError):  # the master closed the connection
         try:
             player = Player(recipe)
@@ -62,10 +71,11 @@ def work(results: connection.Connection, recipe: Recipe, shared: Shared, number:
             return
         with closing(player.env):
             results.send(Ready())
+            snapshot = shared.snapshot()
             while task := take(shared.tasks):
                 shared.playing[number] = task.index
                 try:
-                    result = player.play(Snapshot(theta, shared.sigma.value), task)
+                    result = player.play(snapshot._replace(sigma=shared.sigma.value), task)
                 except Exception:
                     results.send(Failure(traceback.format_exc()))
                     return

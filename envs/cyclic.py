@@ -1,0 +1,71 @@
+"""CyclicMDP: a long chain of right choices, which ES learns at once and most others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+ACTIONS, RIGHT = 3, 1
+CELL = 100  # pixels of a picture's squares
+DARK, LIGHT = 60, 240
+
+
+class CyclicMDP(gymnasium.Env):
+    """States in a ring, the first one at the start; action 1 moves on and pays the state's reward.
+
+    Any other action pays -1 and ends the episode. states: their number. rewards: what each one
+    pays; by default 1, and 2 in the last one. horizon: steps until the episode is truncated.
+    Observation: (states,) float32, one-hot. Raises ValueError for arguments that do not fit.
+    """
+
+    metadata = {  # noqa: RUF012 (as Gymnasium declares it)
+        "render_modes": ["rgb_array"],
+        "render_fps": 30,
+    }
+
+    def __init__(
+        self,
+        states: int = 3,
+        rewards: Sequence[float] | None = None,
+        horizon: int = 1500,
+        render_mode: str | None = None,
+    ) -> None:
+        if states < 1 or horizon < 1:
+            raise ValueError("states and horizon must be 1 or more")
+        self._rewards = [1.0] * (states - 1) + [2.0] if rewards is None else list(rewards)
+        if len(self._rewards) != states:
+            raise ValueError(f"rewards has {len(self._rewards)} numbers for {states} states")
+        self._horizon, self.render_mode = horizon, render_mode
+        self.observation_space = spaces.Box(0, 1, (states,), np.float32)
+        self.action_space = spaces.Discrete(ACTIONS)
+        self._observations = np.eye(states, dtype=np.float32)
+        self._state = self._steps = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts in the first state."""
+        super().reset(seed=seed)
+        self._state = self._steps = 0
+        return self._observations[0].copy(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Moves on by the right action."""
+        self._steps += 1
+        right, reward = action == RIGHT, -1.0
+        if right:
+            reward = float(self._rewards[self._state])
+            self._state = (self._state + 1) % len(self._rewards)
+        truncated = self._steps >= self._horizon
+        return self._observations[self._state].copy(), reward, not right, truncated, {}
+
+    def render(self) -> Any:
+        """A row of squares, (100, 100 * states, 3) uint8, in which the state's is bright."""
+        row = np.where(np.arange(len(self._rewards)) == self._state, LIGHT, DARK)
+        picture = np.repeat(np.repeat(row[np.newaxis], CELL, axis=0), CELL, axis=1)
+        picture[:, ::CELL] = 0
+        return np.repeat(picture[..., np.newaxis], 3, axis=2).astype(np.uint8)

@@ -1,0 +1,86 @@
+"""What an environment's spaces mean to a policy: a vector or an image in, a kind of action out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from es.errors import UsageError
+
+MAX_CHANNELS = 4  # of an image: gray, RGB, RGBA, or as many frames
+MAX_BOUND = 1e18  # a larger one stands for none
+LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+
+
+def is_image(space: spaces.Space) -> bool:
+    """Whether observations are bytes: (height, width), or with channels before or after these."""
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
+        return False
+    shape = space.shape
+    return len(shape) == 2 or (len(shape) == 3 and min(shape[0], shape[2]) <= MAX_CHANNELS)
+
+
+def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
+    """The environment with its observations flattened; discrete ones become one-hot vectors.
+
+    Raises UsageError for observations without a fixed number of numbers, or of none.
+    """
+    space = env.observation_space
+    if not _can_be_flattened(space):
+        raise UsageError(
+            f"--env-name {name}: its observations are {space}; what is supported are Box, "
+            "Discrete, MultiDiscrete and MultiBinary, and Dict and Tuple of these"
+        )
+    if isinstance(space, spaces.Box) and len(space.shape) == 1:
+        return env
+    return gymnasium.wrappers.FlattenObservation(env)
+
+
+def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
+    """A plain description of an action space, from which actions are decoded.
+
+    {"kind": "discrete", "n", "start"}, {"kind": "multi-discrete", "counts", "start", "shape",
+    "dtype"}, {"kind": "multi-binary", "shape"}, or {"kind": "box", "low", "high", "shape", "dtype",
+    "bins", "noise"}, where lists have a number for each dimension. Raises UsageError for spaces
+    that are none of these, or have no bounds.
+    """
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {
+            "kind": "multi-discrete",
+            "counts": space.nvec.reshape(-1).tolist(),
+            "start": space.start.reshape(-1).tolist(),
+            "shape": list(space.shape),
+            "dtype": str(space.dtype),
+        }
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": "multi-binary", "shape": list(space.shape)}
+    if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+        raise UsageError(
+            f"--env-name {name}: its actions are {space}; what is supported are Discrete, "
+            "MultiDiscrete, MultiBinary and Box of floating-point numbers"
+        )
+    bounds = np.stack([space.low.reshape(-1), space.high.reshape(-1)]).astype(np.float64)
+    if not bounds.size or np.abs(bounds).max() > MAX_BOUND:
+        raise UsageError(f"--env-name {name}: its actions are {space}; they need finite bounds")
+    return {
+        "kind": "box",
+        "low": bounds[0].tolist(),
+        "high": bounds[1].tolist(),
+        "shape": list(space.shape),
+        "dtype": str(space.dtype),
+        "bins": None,
+        "noise": 0.0,
+    }
+
+
+def _can_be_flattened(space: spaces.Space) -> bool:
+    if isinstance(space, spaces.Dict):
+        return all(map(_can_be_flattened, space.spaces.values()))
+    if isinstance(space, spaces.Tuple):
+        return all(map(_can_be_flattened, space.spaces))
+    return isinstance(space, LEAVES) and spaces.flatdim(space) > 0

@@ -1,0 +1,65 @@
+"""Wrappers that change how an environment is played."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from es.noise import Stream, derive_seeds
+
+Outcome = tuple[Any, Any, bool, bool, dict[str, Any]]
+
+
+class FreshWorld(gymnasium.Wrapper):
+    """A new Box2D world for each episode: a used one keeps an order of contacts in its memory.
+
+    BipedalWalker-v3 otherwise plays the same seed and actions differently after other episodes.
+    """
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode in a new world."""
+        base: Any = self.unwrapped
+        base._destroy()
+        base.world = type(base.world)(gravity=tuple(base.world.gravity))
+        return super().reset(**kwargs)
+
+
+class FrameSkip(gymnasium.Wrapper):
+    """Repeats each action for `count` steps, or until the episode ends; rewards add up."""
+
+    def __init__(self, env: gymnasium.Env, count: int) -> None:
+        super().__init__(env)
+        self._count = count
+
+    def step(self, action: Any) -> Outcome:
+        """The last step's outcome, with the sum of the rewards."""
+        total = 0.0
+        for _ in range(self._count):
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return observation, total, terminated, truncated, info
+
+
+class NoopStart(gymnasium.Wrapper):
+    """Begins episodes with 0 to `most` actions that do nothing, by the episode's seed.
+
+    Random starts of Atari games, whose action 0 does nothing (Mnih et al. 2015, methods).
+    """
+
+    def __init__(self, env: gymnasium.Env, most: int) -> None:
+        super().__init__(env)
+        self._most = most
+        self.step = env.step  # type: ignore[method-assign]  # nothing changes there
+
+    def reset(self, *, seed: int | None = None, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode; what is paid before the first action is lost."""
+        outcome = self.env.reset(seed=seed, **kwargs)
+        for _ in range(derive_seeds(seed or 0, 0, Stream.NOOPS, 1)[0] % (self._most + 1)):
+            observation, _, terminated, truncated, info = self.env.step(0)
+            outcome = observation, info
+            if terminated or truncated:
+                return self.env.reset(seed=seed, **kwargs)
+        return outcome

@@ -1,0 +1,57 @@
+"""Which values and which combinations of settings make sense."""
+
+from __future__ import annotations
+
+import math
+
+from es.config import FIELDS, Config, flag
+from es.errors import UsageError
+
+
+def validate(config: Config) -> None:
+    """Raises UsageError, naming flag, value and remedy, for the first setting that is wrong."""
+    for name, field in FIELDS.items():
+        value, check = getattr(config, name), field.metadata["check"]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"{flag(name)} {value}: must be a finite number")
+        if value is not None and check is not None and not check[0](value):
+            shown = " ".join(map(str, value)) if isinstance(value, tuple) else repr(value)
+            raise UsageError(f"{flag(name)} {shown}: {check[1]}")
+    _validate_combinations(config)
+    if config.test and not config.restore:
+        raise UsageError("--test needs --restore CHECKPOINT, the policy to play")
+
+
+def _validate_combinations(config: Config) -> None:
+    mirrored = config.sampling == "antithetic"
+    refused = {
+        f"--n {config.n}: must be an even number, 2 or more (or with --sampling gaussian)": (
+            mirrored and config.n % 2
+        ),
+        f"--useAdam contradicts --optimizer {config.optimizer}: give one of them": (
+            config.use_adam and config.optimizer not in (None, "adam")
+        ),
+        f"--momentum {config.momentum}: is for --optimizer sgd": (
+            config.momentum and config.optimizer_name != "sgd"
+        ),
+        f"--top-directions {config.top_directions}: chooses among pairs, and --sampling gaussian "
+        "has none": config.top_directions and not mirrored,
+        f"--top-directions {config.top_directions}: must be at most half of --n {config.n}, the "
+        "number of pairs": mirrored and (config.top_directions or 0) > config.n // 2,
+        f"--sigma-min {config.sigma_min}: is a limit for --sigma-decay; give both": (
+            config.sigma_min is not None and config.sigma_decay == 1
+        ),
+        f"--sigma-min {config.sigma_min}: must be at most --sigma {config.sigma}": (
+            (config.sigma_min or 0) > config.sigma
+        ),
+        "--variable-ep-len and --adaptive-ep-len are two ways to choose the cap: give one": (
+            config.variable_ep_len and config.adaptive_ep_len
+        ),
+        f"--n {config.n}: with --episodes-per-perturbation {config.episodes_per_perturbation} "
+        "that is too many episodes; 100 million are possible": (
+            config.n * config.episodes_per_perturbation > 10**8
+        ),
+    }
+    for message, applies in refused.items():
+        if applies:
+            raise UsageError(message)

@@ -1,0 +1,72 @@
+"""torch's optimisers on the flat parameter vector, and the course of the learning rate."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+MOMENTS = {
+    "sgd": set[str](),
+    "sgd with momentum": {"momentum_buffer"},
+    "adam": {"step", "exp_avg", "exp_avg_sq"},
+    "adamw": {"step", "exp_avg", "exp_avg_sq"},
+}
+
+
+class Optimizer:
+    """A torch optimiser that climbs: it steps along a gradient, not against it.
+
+    name: sgd, adam or adamw. weight_decay: an L2 term in the gradient, as in Salimans et al. (2017,
+    section 2.1); decoupled from it under adamw.
+    """
+
+    def __init__(
+        self, name: str, parameter: torch.Tensor, *, momentum: float, weight_decay: float
+    ) -> None:
+        self._parameter = parameter
+        self._kind = "sgd with momentum" if momentum else name
+        self._torch: torch.optim.Optimizer
+        if name == "sgd":
+            self._torch = torch.optim.SGD([parameter], momentum=momentum, weight_decay=weight_decay)
+        elif name == "adam":
+            self._torch = torch.optim.Adam([parameter], weight_decay=weight_decay)
+        else:
+            self._torch = torch.optim.AdamW([parameter], weight_decay=weight_decay)
+
+    def step(self, gradient: torch.Tensor, lr: float) -> None:
+        """Changes the parameter in place."""
+        for group in self._torch.param_groups:
+            group["lr"] = lr
+        self._parameter.grad = -gradient
+        self._torch.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load` takes; its tensors are those that the next step changes."""
+        return self._torch.state_dict()
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Takes up the moments of a state_dict; ValueError where they do not fit."""
+        for values in state["state"].values():
+            if set(values) != MOMENTS[self._kind]:
+                raise ValueError(f"the optimiser's state holds {sorted(map(str, values))}")
+            for name, value in values.items():
+                shape = () if name == "step" else self._parameter.shape
+                if value.shape != shape or not torch.isfinite(value).all():
+                    raise ValueError(f"the optimiser's {name} is not as this network's should be")
+        own = self._torch.state_dict()
+        self._torch.load_state_dict({**own, "state": state["state"]})
+
+
+def scheduled(schedule: str, update: int, updates: int) -> float:
+    """The factor of the learning rate after `update` of `updates` updates: from 1 down to 0.
+
+    schedule: constant (always 1), linear, or cosine (Loshchilov and Hutter 2017, equation 5).
+    """
+    done = min(1.0, update / updates)
+    if schedule == "linear":
+        return 1 - done
+    if schedule == "cosine":
+        return (1 + math.cos(math.pi * done)) / 2
+    return 1.0
