@@ -35,10 +35,13 @@ class Optimizer:
         else:
             self._torch = torch.optim.AdamW([parameter], weight_decay=weight_decay)
 
-    def step(self, gradient: torch.Tensor, lr: float) -> None:
-        """Changes the parameter in place."""
+    def set_lr(self, lr: float) -> None:
+        """Chooses the learning rate of the steps from now on."""
         for group in self._torch.param_groups:
             group["lr"] = lr
+
+    def step(self, gradient: torch.Tensor) -> None:
+        """Changes the parameter in place."""
         self._parameter.grad = -gradient
         self._torch.step()
 

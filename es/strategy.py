@@ -96,8 +96,9 @@ class Strategy:
         norm = float(np.sqrt(np.sum(gradient.astype(np.float64) ** 2)))
         if not (math.isfinite(norm) and lr <= MAX_LR):
             raise RunError(f"no step is possible: gradient norm {norm:g}, learning rate {lr:g}")
+        self.optimizer.set_lr(lr)
         if norm > 0:
-            self.optimizer.step(torch.from_numpy(gradient), lr)
+            self.optimizer.step(torch.from_numpy(gradient))
             if not np.isfinite(self.theta).all():
                 raise RunError("the parameters are no longer finite: --lr is too high")
         self.lr *= self._lr_decay

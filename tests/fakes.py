@@ -68,11 +68,14 @@ class Dying(Counting):
 class Summing:
     """Acts with the sum of its parameters."""
 
-    def bind(self, theta: FloatArray) -> None:
+    def bind(self, theta: FloatArray, statistics: Any = None) -> None:
         self.total = float(theta.sum(dtype=np.float64))
 
-    def reset(self) -> None:
+    def reset(self, noise_seeds: Any = None) -> None:
         pass
+
+    def observed(self) -> None:
+        return None
 
     def act(self, observation: Any) -> float:
         return self.total

@@ -22,6 +22,8 @@ def test_old_atari_names_keep_frameskip_and_stickiness(game):
         assert describe_env(f"{game}Deterministic-{version}") == {
             "id": f"ALE/{game}-v5",
             "kwargs": {"frameskip": skip, "repeat_action_probability": sticky},
+            "frame_skip": 1,
+            "noop_max": 0,
         }
 
 

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import WrapperSpec
 
-from envs import FreshWorld, describe_env, make_env, max_steps, shapes
+from envs import describe_env, make_env, max_steps
 from envs.images import ImageNormalizer, PreprocessImage, preprocess
+from envs.wrappers import FreshWorld
 from es.errors import UsageError
 from tests.conftest import run_python
 
@@ -83,27 +84,9 @@ def test_hopeless_names_are_errors_too(name):
         describe_env(name)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("Pendulum-v1", "actions are Box"),
-        ("FrozenLake-v1", "observations are Discrete"),
-        ("Blackjack-v1", "observations are Tuple"),
-    ],
-)
-def test_unsupported_spaces_are_errors(name, words):
-    with pytest.raises(UsageError, match=words):
-        shapes(make_env(describe_env(name)), name)
-
-
-def test_shapes():
-    assert shapes(make_env(describe_env("CartPole-v1")), "") == ((4,), 2)
-    assert shapes(make_env(describe_env("PongDeterministic-v4")), "") == ((1, 42, 42), 6)
-
-
 def test_a_broken_constructor_is_an_error():
     with pytest.raises(UsageError, match="cannot be made"):
-        make_env({"id": "CartPole-v1", "kwargs": {"nonsense": 1}})
+        make_env(describe_env("CartPole-v1", ["nonsense=1"]))
 
 
 class Generous(ale_py.AtariEnv):  # type: ignore[misc]
@@ -186,7 +169,7 @@ def test_the_normaliser_against_its_formula():
 
 
 def test_other_images_start_with_a_fresh_normaliser_too():
-    env = make_env({"id": "CarRacing-v3", "kwargs": {"continuous": False}})
+    env = make_env(describe_env("CarRacing-v3", ["continuous=False"]))
     assert isinstance(env, PreprocessImage)
     first = env.reset(seed=1)[0].copy()
     env.step(3)

@@ -92,7 +92,7 @@ def test_activations_stay_finite_and_right_at_any_size():
     scratch = aligned(sum(whole_panels(width) for width in widths))
     packed = aligned(packed_size(1, 10) + packed_size(10, 1))
     layers.pack_dense(x, np.zeros(10, np.float32), 1, 10, packed)
-    layers.dense_selu_layers(packed, widths, scratch, np.ones(1, np.float32))
+    layers.mlp(packed, widths, 0, scratch, np.ones(1, np.float32))
     hidden = scratch[whole_panels(1) :][:10]
     np.testing.assert_allclose(hidden, expected, rtol=1e-5, atol=2e-7)
 
@@ -125,16 +125,21 @@ compiling.notify = print
 import numpy as np
 from model import initial_theta, make_actor
 digest = hashlib.sha256()
+from tests.networks import box, convlstm, mlp
+images = np.random.default_rng(1).normal(size=(9, 1, 42, 42)).astype(np.float32)
 for network, shape in (
-    ({"kind": "mlp", "inputs": 5, "actions": 3}, (5,)),
-    ({"kind": "convlstm", "inputs": 1, "actions": 6}, (1, 42, 42)),
+    (mlp(5, 3), (5,)),
+    (mlp(5, activation="tanh", normalize=True) | {"actions": box([-1, -2], [1, 3])}, (5,)),
+    (convlstm(), (1, 42, 42)),
+    (convlstm(vbn=True), (1, 42, 42)),
 ):
-    actor = make_actor(network)
-    actor.bind(initial_theta(network, 0))
+    actor = make_actor(network, images)
+    actor.bind(initial_theta(network, 0), np.stack([np.arange(5), 1 / np.arange(1, 6)]))
     actor.reset()
     for observation in np.random.default_rng(0).normal(size=(20, *shape)).astype(np.float32):
-        actor.act(observation)
-        digest.update(actor.logits().tobytes())
+        digest.update(np.asarray(actor.act(observation)).tobytes())
+        digest.update(actor.outputs().tobytes())
+    digest.update(b"" if actor.observed() is None else actor.observed().tobytes())
 print(digest.hexdigest())
 """
 

@@ -1,12 +1,14 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
-from envs import describe_env, make_env, shapes
+from es.config import Config
 from es.errors import UsageError
+from game import describe, describe_network
 from model import (
-    describe_network,
     flatten,
     initial_theta,
     layer_shapes,
@@ -15,9 +17,10 @@ from model import (
     unflatten,
 )
 from model.convlstm import ConvLSTM
+from model.mlp import MLP
+from tests.networks import convlstm, discrete, mlp
 
-MLP_NETWORK = {"kind": "mlp", "inputs": 4, "actions": 2}
-CONV_NETWORK = {"kind": "convlstm", "inputs": 1, "actions": 6}
+MLP_NETWORK, CONV_NETWORK = mlp(), convlstm()
 
 
 def test_layer_names_shapes_and_sizes_are_those_of_pytorch_es():
@@ -57,7 +60,8 @@ def test_convlstm_against_its_formula():
     state = None
     for image in images:
         x = image[None]
-        for conv in (module.conv1, module.conv2, module.conv3, module.conv4):
+        convolutions: list[Any] = [module.conv1, module.conv2, module.conv3, module.conv4]
+        for conv in convolutions:
             x = functional.selu(functional.conv2d(x, conv.weight, conv.bias, 2, 1))
         assert x.shape == (1, 32, 3, 3)
         lstm = module.lstm
@@ -74,17 +78,20 @@ def test_convlstm_against_its_formula():
 
 def assert_same_logits(actor, expected):
     expected = expected.numpy()
-    assert np.abs(actor.logits() - expected).max() <= 1e-4 * np.abs(expected).max()
+    assert np.abs(actor.outputs() - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize(
     "network",
     [
         MLP_NETWORK,
-        {"kind": "mlp", "inputs": 1, "actions": 1},
-        {"kind": "mlp", "inputs": 376, "actions": 130},
+        mlp(1, 1),
+        mlp(376, 130),
+        mlp(hidden=[]),
+        mlp(hidden=[16], activation="tanh"),
+        mlp(3, 40, hidden=[33, 70, 5], activation="relu"),
         CONV_NETWORK,
-        {"kind": "convlstm", "inputs": 1, "actions": 18},
+        convlstm(18),
     ],
 )
 @pytest.mark.parametrize("scale", [0.1, 1.0, 5.0])
@@ -108,10 +115,9 @@ def test_the_actor_computes_what_the_module_does(network, scale):
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "PongDeterministic-v4"])
 def test_the_actor_keeps_to_the_module_over_a_whole_episode(name):
-    env = make_env(describe_env(name))
-    network = describe_network(*shapes(env, name), small_net=False)
+    game, theta = describe(Config(env_name=name, seed=1), None)
+    network, env = game.network, game.recipe().make_env()
     actor, module = make_actor(network), make_module(network).requires_grad_(False)
-    theta = initial_theta(network, 1)
     module.load_state_dict(unflatten(network, theta))
     actor.bind(theta)
     actor.reset()
@@ -145,6 +151,106 @@ def test_small_activations_keep_their_digits(network, scale):
         assert_same_logits(actor, logits)
 
 
+@pytest.mark.parametrize("activation", ["selu", "tanh", "relu"])
+def test_mlp_of_other_layers_against_its_formula(activation):
+    module = make_module(mlp(3, 5, hidden=[7], activation=activation))
+    assert isinstance(module, MLP)
+    p = dict(module.named_parameters())
+    assert list(p) == ["linear1.weight", "linear1.bias", "actor_linear.weight", "actor_linear.bias"]
+    x = torch.tensor([0.5, -1.0, 2.0])
+    hidden = getattr(functional, activation)(p["linear1.weight"] @ x + p["linear1.bias"])
+    expected = p["actor_linear.weight"] @ hidden + p["actor_linear.bias"]
+    torch.testing.assert_close(module(x)[0], expected)
+
+
+def test_a_linear_policy_is_one_matrix():
+    network = mlp(3, 2, hidden=[])
+    theta = np.array([1, 2, 3, 4, 5, 6, 0.5, -0.5], np.float32)
+    actor = make_actor(network)
+    actor.bind(theta)
+    actor.act(np.array([1, 0, -1], np.float32))
+    assert actor.outputs().tolist() == [-1.5, -2.5]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_observations_are_normalised_clipped_and_summed(kind):
+    network = mlp(3, 4, activation="tanh")
+    actor, plain = make_actor(network | {"normalize": True}), make_actor(network)
+    theta = initial_theta(network, 0)
+    statistics = np.array([[1.0, -2.0, 100.0], [0.5, 3.0, 1e4]])
+    actor.bind(theta, statistics)
+    plain.bind(theta)
+    rng = np.random.default_rng(0)
+    for _ in range(2):  # the second time to see that a reset forgets the sums
+        seen = (100 * rng.normal(size=(20, 3))).astype(kind)
+        actor.reset()
+        for observation in seen:
+            actor.act(observation)
+            normalized = (observation - statistics[0]) * statistics[1]
+            plain.act(np.clip(normalized, -5, 5).astype(np.float32))
+            np.testing.assert_allclose(actor.outputs(), plain.outputs(), rtol=1e-5, atol=1e-6)
+        deviations = seen.astype(np.float64) - statistics[0]
+        observed = actor.observed()
+        assert observed is not None
+        np.testing.assert_allclose(observed[0], deviations.sum(axis=0), rtol=1e-9)
+        np.testing.assert_allclose(observed[1], (deviations**2).sum(axis=0), rtol=1e-9)
+    assert plain.observed() is None
+
+
+def virtually_normalized(module, reference, image):
+    """The convolutions with every step written out, on a batch: (N, 1, 42, 42)."""
+    for number in range(1, 5):
+        conv, norm = getattr(module, f"conv{number}"), getattr(module, f"norm{number}")
+        reference, image = (
+            functional.conv2d(x, conv.weight, None, 2, 1) for x in (reference, image)
+        )
+        mean = reference.mean(dim=(0, 2, 3), keepdim=True)
+        std = ((reference - mean) ** 2).mean(dim=(0, 2, 3), keepdim=True).add(1e-5).sqrt()
+        scale, shift = norm.weight[:, None, None], norm.bias[:, None, None]
+        reference, image = (
+            functional.selu(scale * (x - mean) / std + shift) for x in (reference, image)
+        )
+    return image
+
+
+def test_virtual_batch_normalisation_against_its_formula():
+    network = convlstm(vbn=True)
+    rng = np.random.default_rng(0)
+    reference = rng.normal(size=(20, 1, 42, 42)).astype(np.float32)
+    theta = initial_theta(network, 0)
+    assert "conv1.bias" not in layer_shapes(network)
+    theta += 0.1 * rng.normal(size=theta.size).astype(np.float32)
+    module = make_module(network).requires_grad_(False)
+    module.load_state_dict(unflatten(network, theta))
+    assert isinstance(module, ConvLSTM)
+    module.refer_to(torch.from_numpy(reference))
+    actor = make_actor(network, reference)
+    state = None
+    for _ in range(2):
+        actor.bind(theta)
+        actor.reset()
+        state = None
+        for _ in range(5):
+            image = (1 + 2 * rng.normal(size=(1, 42, 42))).astype(np.float32)
+            features = virtually_normalized(
+                module, *map(torch.from_numpy, (reference, image[None]))
+            )
+            hidden, _ = module.lstm(features.flatten(1), state)
+            logits, state = module(torch.from_numpy(image), state)
+            expected = module.actor_linear(hidden)[0]
+            torch.testing.assert_close(logits, expected, rtol=1e-3, atol=1e-4)
+            actor.act(image)
+            np.testing.assert_allclose(actor.outputs(), expected.numpy(), rtol=2e-3, atol=2e-4)
+        theta *= np.float32(1.5)  # statistics are those of the parameters that are bound
+        module.load_state_dict(unflatten(network, theta))
+        module.refer_to(torch.from_numpy(reference))
+
+
+def test_virtual_batch_normalisation_needs_its_reference():
+    with pytest.raises(ValueError, match="reference"):
+        make_actor(convlstm(vbn=True))
+
+
 def read_only(x):
     return np.frombuffer(x.astype(np.float64).tobytes())
 
@@ -161,7 +267,7 @@ def test_the_mlp_takes_observations_of_any_type(convert):
         each.bind(initial_theta(MLP_NETWORK, 0))
         each.reset()
     assert actor.act(convert(observation)) == expected.act(observation)
-    assert np.array_equal(actor.logits(), expected.logits())
+    assert np.array_equal(actor.outputs(), expected.outputs())
 
 
 def test_an_observation_of_another_size_is_an_error():
@@ -183,7 +289,7 @@ def test_reset_forgets_the_episode_before():
         logits = []
         for _ in range(2):
             actor.act(image)
-            logits.append(actor.logits().tolist())
+            logits.append(actor.outputs().tolist())
         return logits
 
     first = play()
@@ -206,7 +312,7 @@ def test_flatten_refuses_what_is_not_the_network():
     with pytest.raises(ValueError, match="layers"):
         flatten(CONV_NETWORK, parameters)
     with pytest.raises(ValueError, match=r"actor_linear\.weight"):
-        flatten({**MLP_NETWORK, "actions": 3}, parameters)
+        flatten(mlp(actions=3), parameters)
 
 
 def test_initialisation_depends_on_its_seed_and_leaves_torch_alone():
@@ -219,7 +325,21 @@ def test_initialisation_depends_on_its_seed_and_leaves_torch_alone():
 
 
 def test_the_network_follows_the_observations():
-    assert describe_network((4,), 2, small_net=False) == MLP_NETWORK
-    assert describe_network((1, 42, 42), 6, small_net=False) == CONV_NETWORK
-    with pytest.raises(UsageError, match="--small-net"):
-        describe_network((1, 42, 42), 6, small_net=True)
+    config = Config(env_name="Some-v0")
+    assert describe_network(config, (4,), discrete(2)) == MLP_NETWORK
+    assert describe_network(config, (1, 42, 42), discrete(6)) == CONV_NETWORK
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "words"),
+    [
+        ((1, 42, 42), {"small_net": True}, "--small-net"),
+        ((1, 42, 42), {"obs_norm": True}, "--obs-norm: is for the MLP"),
+        ((1, 42, 42), {"hidden_sizes": (64,)}, "--hidden-sizes 64: is for the MLP"),
+        ((1, 42, 42), {"activation": "tanh"}, "--activation tanh: is for the MLP"),
+        ((4,), {"vbn": True}, "--vbn: is for the Convnet-LSTM"),
+    ],
+)
+def test_settings_of_the_other_network_are_errors(shape, settings, words):
+    with pytest.raises(UsageError, match=words):
+        describe_network(Config(env_name="Some-v0", **settings), shape, discrete(2))

@@ -2,14 +2,15 @@ import csv
 import re
 import struct
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from es.batch import Batch
 from es.monitor.console import Console
 from es.monitor.curve import CurvePainter, draw
 from es.monitor.files import ProgressFiles
-from es.monitor.record import COLUMNS, Record, describe_batch, unperturbed_rank
-from es.rollout import Result
+from es.monitor.record import COLUMNS, Record, describe_batch
 
 
 def record(update: int) -> Record:
@@ -20,8 +21,8 @@ def record(update: int) -> Record:
 
 
 def test_the_figures_of_a_batch():
-    results = [Result(i, value, 10 * (i + 1)) for i, value in enumerate([1.0, 4.0, 4.0, 7.0])]
-    assert describe_batch(results, 4.0) == {
+    returns = np.array([1.0, 4.0, 4.0, 7.0])
+    assert describe_batch(Batch(returns, -returns, [10, 20, 30, 40], 4.0)) == {
         "return_mean": 4.0,
         "return_std": pytest.approx(4.5**0.5),
         "return_max": 7.0,
@@ -34,9 +35,10 @@ def test_the_figures_of_a_batch():
 
 
 def test_the_rank_counts_those_that_are_better():
-    assert unperturbed_rank([1, 2, 3], 4) == 1
-    assert unperturbed_rank([1, 2, 3], 3) == 1
-    assert unperturbed_rank([1, 2, 3], 0) == 4
+    returns = np.array([1.0, 2.0, 3.0])
+    for unperturbed, rank in ((4.0, 1), (3.0, 1), (0.0, 4)):
+        batch = Batch(returns, returns, [1, 1, 1], unperturbed)
+        assert describe_batch(batch)["unperturbed_rank"] == rank
 
 
 def test_the_block_has_the_labels_of_pytorch_es(capsys):

@@ -40,6 +40,22 @@ def test_perturb_mirrors_and_copies():
     assert np.array_equal(copy, theta)
 
 
+def test_a_fraction_of_the_noise_is_the_rest_of_it_set_to_0():
+    whole, part, other = (np.empty(10_000, np.float32) for _ in range(3))
+    draw(7, whole)
+    draw(7, part, 0.3)
+    draw(8, other, 0.3)
+    changed = part != 0
+    assert abs(changed.mean() - 0.3) < 0.02
+    assert np.array_equal(part[changed], whole[changed])
+    assert (changed != (other != 0)).any()
+    theta = np.ones_like(whole)
+    perturbed = perturb(theta, 7, -1, 0.1, np.empty_like(theta), 0.3)
+    assert np.array_equal(perturbed != 1, changed)
+    total = weighted_sum([(7, 2.0), (8, 0.5)], 10_000, fraction=0.3)
+    np.testing.assert_allclose(total, 2 * part + 0.5 * other, rtol=1e-6)
+
+
 def test_seeds_differ_in_every_part_of_their_origin():
     origins = [(run, update, stream) for run in (0, 1) for update in range(20) for stream in Stream]
     seeds = [seed for origin in origins for seed in derive_seeds(*origin, 20)]

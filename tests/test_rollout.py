@@ -47,6 +47,60 @@ def test_pairs_share_an_episode_and_the_unperturbed_comes_last():
     assert not set(episodes) & {task.episode_seed for task in later}
 
 
+@pytest.mark.parametrize(
+    ("seeding", "who"),
+    [("pair", [0, 0, 1, 1, 2]), ("update", [0] * 5), ("independent", [0, 1, 2, 3, 4])],
+)
+def test_several_episodes_and_who_shares_them(seeding, who):
+    members = [(5, 1), (5, -1), (6, 1), (6, -1)]
+    tasks = training_tasks(1, 2, members, 50, episodes=3, seeding=seeding)
+    assert [task.index for task in tasks] == list(range(15))
+    assert [task.noise_seed for task in tasks] == [5] * 6 + [6] * 6 + [0] * 3
+    assert [task.sign for task in tasks] == [1, 1, 1, -1, -1, -1] * 2 + [0] * 3
+    played = [tuple(task.episode_seed for task in tasks[i : i + 3]) for i in range(0, 15, 3)]
+    assert all(len(set(episodes)) == 3 for episodes in played)
+    for i, first in enumerate(played):
+        for j, second in enumerate(played):
+            assert (first == second) == (who[i] == who[j])
+            assert bool(set(first) & set(second)) == (who[i] == who[j])
+
+
+def test_perturbations_without_a_mirror_image_play_episodes_of_their_own():
+    tasks = training_tasks(1, 2, [(5, 1), (6, 1), (7, 1)], 50)
+    assert len({task.episode_seed for task in tasks}) == 4
+
+
+class Listening(Summing):
+    """Notes what it is given."""
+
+    def __init__(self):
+        self.heard = []
+
+    def bind(self, theta, statistics=None):
+        super().bind(theta)
+        self.heard.append(statistics)
+        self.theta = theta.copy()
+
+    def reset(self, noise_seeds=None):
+        self.heard.append(noise_seeds)
+
+    def observed(self):
+        return np.ones((2, 3))
+
+
+def test_an_actor_gets_statistics_and_in_training_seeds_for_noise():
+    player = Player(recipe(length=1)._replace(make_actor=Listening, param_fraction=0.5))
+    theta, statistics = np.zeros(1000, np.float32), np.zeros((2, 3))
+    snapshot = Snapshot(theta, 0.1, statistics)
+    result = player.play(snapshot, Task(0, 9, 1, 77, 10))
+    assert result.observed is not None
+    assert result.observed.tolist() == np.ones((2, 3)).tolist()
+    assert isinstance(player.actor, Listening)
+    assert 400 < np.count_nonzero(player.actor.theta) < 600
+    player.play(snapshot, Task(0, 0, 0, 77, 10))
+    assert player.actor.heard == [statistics, (9, 77), statistics, None]
+
+
 def test_evaluation_plays_the_unperturbed_parameters_in_other_episodes():
     tasks = evaluation_tasks(seed=1, update=2, episodes=20, cap=50)
     assert {task.sign for task in tasks} == {0}

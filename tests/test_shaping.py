@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from es.shaping import nes_utilities, ranks
+from es.shaping import SHAPINGS, centered_ranks, nes_utilities, normalized, ranks, raw
 
 RETURNS = st.lists(st.integers(-5, 5).map(float), min_size=2, max_size=30)
 
@@ -27,10 +27,37 @@ def test_utilities_against_the_formula():
     assert nes_utilities(returns) == pytest.approx(expected, rel=1e-12)
 
 
+def test_centered_ranks_against_counting():
+    """From -0.5 for the worst to 0.5 for the best; the two 4s share places 2 and 3 of 5."""
+    assert centered_ranks([3.0, -1.0, 10.0, 4.0, 4.0]).tolist() == pytest.approx(
+        [-0.25, -0.5, 0.5, 0.125, 0.125]
+    )
+
+
 @given(RETURNS)
-def test_utilities_sum_to_two_and_follow_the_returns(returns):
-    utilities = nes_utilities(returns)
-    assert utilities.sum() == pytest.approx(2)
+def test_normalized_returns_have_mean_0_and_deviation_1(returns):
+    utilities = normalized(returns)
+    if len(set(returns)) > 1:
+        mean = sum(returns) / len(returns)
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in returns) / len(returns))
+        expected = [(value - mean) / deviation for value in returns]
+        assert utilities == pytest.approx(expected)
+    else:
+        assert not utilities.any()
+
+
+def test_raw_returns_are_themselves():
+    assert raw([3.0, -1.0]).tolist() == [3, -1]
+
+
+@given(RETURNS)
+def test_nes_utilities_sum_to_two(returns):
+    assert nes_utilities(returns).sum() == pytest.approx(2)
+
+
+@given(RETURNS, st.sampled_from(sorted(SHAPINGS)))
+def test_utilities_follow_the_returns(returns, shaping):
+    utilities = SHAPINGS[shaping](returns)
     for i, first in enumerate(returns):
         for j, second in enumerate(returns):
             if first == second:
@@ -39,5 +66,6 @@ def test_utilities_sum_to_two_and_follow_the_returns(returns):
                 assert utilities[i] >= utilities[j]
 
 
-def test_equal_returns_give_equal_utilities():
-    assert np.ptp(nes_utilities([-21.0] * 40)) == 0
+@pytest.mark.parametrize("shaping", SHAPINGS)
+def test_equal_returns_give_equal_utilities(shaping):
+    assert np.ptp(SHAPINGS[shaping]([-20.1] * 40)) == 0

@@ -7,6 +7,7 @@ import torch
 
 from es.errors import RunError
 from es.noise import draw
+from es.shaping import SHAPINGS
 from es.strategy import Strategy
 from tests.conftest import same
 
@@ -55,7 +56,7 @@ def test_sgd_steps_along_the_brute_force_sum():
 
 def test_adam_steps_along_the_brute_force_sum():
     """Against Adam (Kingma and Ba 2015, algorithm 1) written out in float64."""
-    strategy = Strategy(theta(), n=8, sigma=0.05, lr=0.02, lr_decay=0.9, use_adam=True, seed=11)
+    strategy = Strategy(theta(), n=8, sigma=0.05, lr=0.02, lr_decay=0.9, optimizer="adam", seed=11)
     expected = theta().astype(np.float64)
     first, second = np.zeros(SIZE), np.zeros(SIZE)
     for update in range(4):
@@ -69,6 +70,127 @@ def test_adam_steps_along_the_brute_force_sum():
         expected -= 0.02 * 0.9**update * step
         strategy.tell(returns)
         np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-5)
+
+
+def noise_of(strategy: Strategy) -> np.ndarray:
+    """sign * eps of every member, (n, SIZE) float64."""
+    return np.array(
+        [member.sign * draw(member.seed, np.empty(SIZE, np.float32)) for member in strategy.ask()],
+        np.float64,
+    )
+
+
+RETURNS = [3.0, -1.0, 4.0, 4.5, 2.0, 0.0, -7.0, -6.0]
+
+
+@pytest.mark.parametrize("shaping", SHAPINGS)
+@pytest.mark.parametrize("antithetic", [True, False])
+def test_gradient_is_the_brute_force_sum_of_shaped_returns(shaping, antithetic):
+    strategy = Strategy(
+        theta(), n=8, sigma=0.05, lr=0.1, seed=3, shaping=shaping, antithetic=antithetic
+    )
+    utilities = SHAPINGS[shaping](RETURNS)
+    if not antithetic:
+        assert len({member.seed for member in strategy.ask()}) == 8
+        assert {member.sign for member in strategy.ask()} == {1}
+        utilities = utilities - utilities.mean()
+    expected = utilities @ noise_of(strategy) / (8 * 0.05)
+    np.testing.assert_allclose(strategy.gradient(RETURNS), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_top_directions_are_augmented_random_search():
+    """Mania et al. 2018, algorithm 2: 1/(b sigma_R) sum of (r+ - r-) eps over the b best pairs."""
+    strategy = Strategy(
+        theta(), n=8, sigma=0.05, lr=0.1, seed=3, shaping="normalized", top_directions=2
+    )
+    eps = noise_of(strategy)[0::2]
+    used = np.array([3.0, -1.0, 4.0, 4.5])  # whose better members are 3 and 4.5; then 2 and -6
+    direction = ((3.0 - -1.0) * eps[0] + (4.0 - 4.5) * eps[1]) / (2 * used.std())
+    expected = direction / (2 * 0.05)  # our step is lr / (2 b sigma)
+    np.testing.assert_allclose(strategy.gradient(RETURNS), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("antithetic", [True, False])
+def test_a_fraction_of_the_parameters_gives_the_same_gradient_on_average(antithetic):
+    """That of a linear function, which every estimate has right but for the noise in it."""
+    slope = np.linspace(-1, 1, SIZE)
+    strategy = Strategy(
+        theta(), n=20_000, sigma=0.1, lr=0.1, shaping="raw", param_fraction=0.3,
+        antithetic=antithetic,
+    )  # fmt: skip
+    returns = []
+    for member in strategy.ask():
+        noise = draw(member.seed, np.empty(SIZE, np.float32), 0.3)
+        returns.append(float(slope @ (strategy.theta + member.sign * 0.1 * noise)))
+    estimate = strategy.gradient(returns)
+    assert abs(estimate - slope).max() < 0.25
+    assert estimate @ slope / (slope @ slope) == pytest.approx(1, abs=0.05)
+
+
+def steps(strategy: Strategy, updates: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Gradients of so many updates, with `theta` as it was before each."""
+    found = []
+    for update in range(updates):
+        returns = np.random.default_rng(update).permutation(strategy.n).astype(float)
+        found.append((strategy.theta.astype(np.float64), strategy.gradient(returns)))
+        strategy.tell(returns)
+    return found
+
+
+def test_momentum_and_weight_decay_of_sgd_against_their_formulas():
+    """v = m v + g - w theta; theta += lr v (Salimans et al. 2017: L2 as a part of the gradient)."""
+    strategy = Strategy(theta(), n=8, sigma=0.05, lr=0.02, momentum=0.9, weight_decay=0.1, seed=1)
+    velocity = np.zeros(SIZE)
+    for before, gradient in steps(strategy, 4):
+        velocity = 0.9 * velocity + gradient - 0.1 * before
+        expected = before + 0.02 * velocity
+    np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+def test_weight_decay_of_adam_is_l2_and_of_adamw_decoupled(optimizer):
+    strategy = Strategy(
+        theta(), n=8, sigma=0.05, lr=0.02, optimizer=optimizer, weight_decay=0.5, seed=1
+    )
+    first, second = np.zeros(SIZE), np.zeros(SIZE)
+    for t, (before, gradient) in enumerate(steps(strategy, 4), start=1):
+        g = gradient - (0.5 * before if optimizer == "adam" else 0)
+        first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
+        step = first / (1 - 0.9**t) / (np.sqrt(second / (1 - 0.999**t)) + 1e-8)
+        decay = 0.02 * 0.5 * before if optimizer == "adamw" else 0
+        expected = before + 0.02 * step - decay
+    np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_schedules_and_decay_of_the_learning_rate():
+    for schedule, factors in (
+        ("constant", [1, 1, 1, 1, 1]),
+        ("linear", [1, 0.75, 0.5, 0.25, 0]),
+        ("cosine", [1, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2, 0]),
+    ):
+        strategy = Strategy(
+            theta(), n=4, sigma=0.1, lr=0.1, lr_decay=0.5, lr_schedule=schedule, updates=4
+        )
+        for update, factor in enumerate(factors):
+            lr = 0.1 * 0.5**update * factor
+            assert strategy.scheduled_lr() == pytest.approx(lr, abs=1e-12)
+            before, returns = strategy.theta.copy(), [1.0, 4.0, 2.0, 3.0]
+            gradient = strategy.gradient(returns)
+            strategy.tell(returns)
+            np.testing.assert_allclose(strategy.theta, before + lr * gradient, atol=1e-6)
+    assert strategy.scheduled_lr() == 0  # beyond its end
+
+
+def test_sigma_decays_down_to_its_limit():
+    strategy = Strategy(theta(), n=4, sigma=0.1, sigma_decay=0.5, sigma_min=0.02, lr=0.1)
+    found = []
+    for _ in range(5):
+        found.append(strategy.sigma)
+        returns = [1.0, 4.0, 2.0, 3.0]
+        expected = brute_force_direction(strategy, returns)
+        np.testing.assert_allclose(strategy.gradient(returns), expected, rtol=1e-4, atol=1e-5)
+        strategy.tell(returns)
+    assert found == [0.1, 0.05, 0.025, 0.02, 0.02]
 
 
 def test_gradient_points_uphill_on_a_quadratic():
@@ -85,18 +207,26 @@ def test_gradient_points_uphill_on_a_quadratic():
     assert cosine > 0.95
 
 
-@pytest.mark.parametrize("use_adam", [False, True])
-def test_a_batch_without_signal_changes_nothing_but_the_count(use_adam):
-    strategy = Strategy(theta(), n=4, sigma=0.1, lr=0.1, lr_decay=0.5, use_adam=use_adam)
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_a_batch_without_signal_changes_nothing_but_the_count(optimizer):
+    strategy = Strategy(
+        theta(), n=4, sigma=0.1, lr=0.1, lr_decay=0.5, optimizer=optimizer, weight_decay=0.1
+    )
     strategy.tell([1.0, 2.0, 3.0, 4.0])  # gives Adam a momentum that could move theta
     before = strategy.theta.copy()
     state = copy.deepcopy(strategy.optimizer.state_dict()["state"])
-    for returns in ([5.0] * 4, [1.0, 1.0, 7.0, 7.0]):
+    for returns in ([0.1] * 4, [1.0, 1.0, 7.0, 7.0]):
         assert strategy.tell(returns) == 0
         assert np.array_equal(strategy.theta, before)
     assert same(strategy.optimizer.state_dict()["state"], state)
     assert strategy.update == 3
     assert strategy.lr == pytest.approx(0.1 * 0.5**3)
+
+
+@pytest.mark.parametrize("shaping", SHAPINGS)
+def test_equal_returns_tell_nothing_without_pairs_either(shaping):
+    strategy = Strategy(theta(), n=7, sigma=0.1, lr=0.1, antithetic=False, shaping=shaping)
+    assert strategy.tell([-20.1] * 7) == 0
 
 
 def test_a_pair_with_equal_returns_contributes_nothing():
@@ -117,13 +247,25 @@ def test_a_pair_with_equal_returns_contributes_nothing():
     ],
 )
 def test_load_optimizer_refuses_moments_that_do_not_fit(change):
-    adam = Strategy(theta(), n=4, sigma=0.1, lr=0.1, use_adam=True)
+    adam = Strategy(theta(), n=4, sigma=0.1, lr=0.1, optimizer="adam")
     adam.tell([1.0, 2.0, 3.0, 4.0])
     state = copy.deepcopy(adam.optimizer.state_dict())
-    adam.load_optimizer(state)
+    adam.optimizer.load(state)
     change(state["state"][0])
     with pytest.raises(ValueError, match="optimiser"):
-        adam.load_optimizer(state)
+        adam.optimizer.load(state)
+
+
+def test_the_momentum_of_sgd_is_a_moment_too():
+    first, second = (
+        Strategy(theta(), n=4, sigma=0.1, lr=0.1, momentum=0.9, seed=seed) for seed in (1, 2)
+    )
+    first.tell([1.0, 2.0, 3.0, 4.0])
+    second.optimizer.load(copy.deepcopy(first.optimizer.state_dict()))
+    assert same(first.optimizer.state_dict()["state"], second.optimizer.state_dict()["state"])
+    plain = Strategy(theta(), n=4, sigma=0.1, lr=0.1)
+    with pytest.raises(ValueError, match="optimiser"):
+        plain.optimizer.load(first.optimizer.state_dict())
 
 
 def test_parameters_that_leave_the_range_of_numbers_stop_the_run():

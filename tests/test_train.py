@@ -218,7 +218,17 @@ def unreadable(program):
         ("--n 7", "--n 7"),
         ("--lr nan", "--lr nan"),
         ("--env-name Pnog-v5", "--env-name Pnog-v5"),
-        ("--env-name Pendulum-v1 --small-net", "actions are Box"),
+        ("--env-name CartPole-v1 --env-kwargs nonsense=1", "--env-kwargs {'nonsense': 1}"),
+        ("--env-name CartPole-v1 --vbn", "--vbn"),
+        ("--env-name CartPole-v1 --action-bins 3", "--action-bins 3"),
+        ("--env-name CartPole-v1 --action-noise 0.1", "--action-noise 0.1"),
+        ("--env-name CartPole-v1 --noop-max 3", "--noop-max 3"),
+        ("--env-name CartPole-v1 --sticky-actions 0.25", "--sticky-actions 0.25"),
+        ("--env-name PongDeterministic-v4 --obs-norm", "--obs-norm"),
+        ("--env-name PongDeterministic-v4 --action-bins 3", "--action-bins 3"),
+        ("--restore run/latest.pth --obs-norm", "--obs-norm True differs"),
+        ("--restore run/latest.pth --vbn --override --max-gradient-updates 9", "--vbn"),
+        ("--test --restore run/latest.pth --hidden-sizes 3", "--hidden-sizes (3,) differs"),
         ("--env-name PongDeterministic-v4 --small-net", "--small-net"),
         ("--restore missing.pth", "missing.pth"),
         ("--restore empty.pth", "empty.pth"),
@@ -239,7 +249,7 @@ def unreadable(program):
 def test_bad_input_is_one_line_and_touches_nothing(program, arguments, words):
     unreadable(program)
     before = {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")}
-    status, out, err = program(*arguments.split())
+    status, out, err = program("--max-gradient-updates", 1, "--workers", 0, *arguments.split())
     assert (status, out) == (2, "")
     assert err.startswith("error: ")
     assert words in err

@@ -1,0 +1,27 @@
+"""Descriptions of networks and actions, as the tests need them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def discrete(n: int, start: int = 0) -> dict[str, Any]:
+    return {"kind": "discrete", "n": n, "start": start}
+
+
+def box(low: list[float], high: list[float], **changes: Any) -> dict[str, Any]:
+    return {
+        "kind": "box", "low": low, "high": high, "shape": [len(low)], "dtype": "float32",
+        "bins": None, "noise": 0.0, **changes,
+    }  # fmt: skip
+
+
+def mlp(inputs: int = 4, actions: int = 2, **changes: Any) -> dict[str, Any]:
+    return {
+        "kind": "mlp", "inputs": inputs, "hidden": [64, 64], "activation": "selu",
+        "normalize": False, "actions": discrete(actions), **changes,
+    }  # fmt: skip
+
+
+def convlstm(actions: int = 6, *, vbn: bool = False) -> dict[str, Any]:
+    return {"kind": "convlstm", "inputs": 1, "vbn": vbn, "actions": discrete(actions)}
