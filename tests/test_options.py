@@ -1,0 +1,143 @@
+"""Every option in whole runs: the same to the bit for any workers, and after resuming."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import read, rows, same, same_run, timeless
+
+PENDULUM = "--env-name Pendulum-v1 --max-episode-length 30 --hidden-sizes 8"
+BOXING = "--env-name BoxingDeterministic-v4 --max-episode-length 60 --sigma 0.3"
+OPTIONS = {
+    "paper": f"{PENDULUM} --n 6 --obs-norm --action-bins 5 --action-noise 0.1 --shaping "
+    "centered-rank --optimizer adam --weight-decay 0.01 --activation tanh --adaptive-ep-len "
+    "--param-fraction 0.5 --episodes-per-perturbation 2 --episode-seeding update",
+    "ars": f"{PENDULUM} --n 6 --obs-norm --hidden-sizes --shaping normalized --top-directions 2 "
+    "--lr-schedule linear --reward-shift -1 --frame-skip 2 --sigma-decay 0.5 --sigma-min 0.02 "
+    "--action-noise 0.1",
+    "gaussian": "--env-name CartPole-v1 --n 5 --sampling gaussian --shaping raw --momentum 0.9 "
+    "--weight-decay 0.1 --lr 0.001 --lr-schedule cosine --lr-decay 0.9 --activation relu "
+    "--variable-ep-len --episode-seeding independent",
+    "adamw": "--env-name CyclicMDP-v0 --env-kwargs states=4 horizon=50 --n 4 --obs-norm "
+    "--optimizer adamw --weight-decay 0.1 --shaping normalized",
+    "pixels": f"{BOXING} --n 4 --vbn --noop-max 30 --sticky-actions 0.25 --frame-skip 3 "
+    "--optimizer adam --lr 0.01 --shaping raw",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_the_same_run_to_the_bit_with_any_workers_and_after_resuming(program, options):
+    updates = 6 if "Boxing" not in options else 3
+    run = (*options.split(), "--seed", 3, "--max-gradient-updates", updates, "--save-every", 2)
+    status, _, err = program(*run, "--workers", 0, "--run-dir", "whole")
+    assert (status, err) == (0, "")
+    assert any(float(row["grad_norm"]) > 0 for row in rows(Path("whole")))
+    assert program(*run, "--workers", 2, "--run-dir", "shared")[0] == 0
+    whole = read("whole/latest.pth")
+    assert same_run(read("shared/latest.pth"), whole)
+    assert timeless(Path("shared")) == timeless(Path("whole"))
+    Path("shared/update-2.pth").replace("shared/latest.pth")
+    status, _, err = program("--restore", "shared/latest.pth", "--workers", 0)
+    assert (status, err) == (0, "")
+    assert same_run(read("shared/latest.pth"), whole)
+    assert timeless(Path("shared")) == timeless(Path("whole"))
+
+
+@pytest.mark.parametrize("options", ["paper", "adamw", "pixels"])
+def test_the_best_checkpoint_plays_as_it_was_evaluated(program, options):
+    """With the statistics, the reference batch and the environment of that moment."""
+    run = (*OPTIONS[options].split(), "--seed", 3, "--eval-every", 1, "--eval-episodes", 2)
+    assert program(*run, "--workers", 0, "--max-gradient-updates", 3, "--run-dir", "run")[0] == 0
+    best = read("run/best.pth").counters.best_score
+    assert best is not None
+    cap = ("--max-episode-length", 60 if options == "pixels" else 30)
+    status, out, err = program(
+        "--test", "--no-render", "--episodes", 2, "--restore", "run/best.pth", *cap
+    )
+    assert (status, err) == (0, "")
+    assert f"2 episodes: mean {best:.2f}," in out
+
+
+def test_observation_statistics_move_with_training_alone(program):
+    run = (*OPTIONS["paper"].split(), "--seed", 3, "--workers", 0, "--max-gradient-updates", 2)
+    program(*run, "--run-dir", "plain")
+    program(*run, "--eval-every", 1, "--eval-episodes", 2, "--run-dir", "evaluated")
+    plain, evaluated = (read(f"{name}/latest.pth").normalizer for name in ("plain", "evaluated"))
+    assert plain is not None
+    assert plain["count"] > 0
+    assert same(plain, evaluated)
+
+
+def learned(program, *options):
+    """The parameters after two updates."""
+    run = (
+        "--env-name", "Pendulum-v1", "--max-episode-length", 20, "--n", 4, "--seed", 5,
+        "--shaping", "raw", "--lr", 0.001, "--workers", 0, "--max-gradient-updates", 2,
+    )  # fmt: skip
+    status, _, err = program(*run, "--run-dir", "run", *options)
+    assert (status, err) == (0, "")
+    return read("run/latest.pth").parameters
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--activation tanh", "--obs-norm", "--action-bins 3", "--action-noise 0.5",
+        "--frame-skip 2", "--env-kwargs g=3", "--shaping nes", "--shaping centered-rank",
+        "--shaping normalized", "--sampling gaussian", "--top-directions 1", "--optimizer adam",
+        "--optimizer adamw", "--momentum 0.5", "--weight-decay 0.5", "--lr-schedule linear",
+        "--lr-schedule cosine", "--sigma-decay 0.5", "--param-fraction 0.5",
+        "--episodes-per-perturbation 2", "--episode-seeding update",
+        "--episode-seeding independent", "--hidden-sizes 7",
+    ],
+)  # fmt: skip
+def test_every_option_makes_a_difference(program, option):
+    assert not same(learned(program), learned(program, *option.split()))
+
+
+@pytest.mark.parametrize("option", ["--reward-shift 0.5", "--adaptive-ep-len"])
+def test_options_for_episodes_of_different_lengths_make_a_difference(program, option):
+    game = ("--env-name", "CartPole-v1", "--max-episode-length", 500, "--sigma", 0.1, "--n", 20)
+    assert not same(learned(program, *game), learned(program, *game, *option.split()))
+
+
+def test_useadam_is_the_same_as_optimizer_adam(program):
+    assert same(learned(program, "--useAdam"), learned(program, "--optimizer", "adam"))
+
+
+def test_reported_returns_are_not_shifted(program):
+    learned(program)
+    plain = rows(Path("run"))[0]
+    learned(program, "--reward-shift", 100)
+    assert rows(Path("run"))[0]["return_mean"] == plain["return_mean"]
+
+
+def test_the_unperturbed_episode_has_no_noise_on_its_actions(program):
+    learned(program)
+    plain = rows(Path("run"))[0]
+    learned(program, "--action-noise", 0.5)
+    noisy = rows(Path("run"))[0]
+    assert noisy["unperturbed_return"] == plain["unperturbed_return"]
+    assert noisy["return_mean"] != plain["return_mean"]
+
+
+def test_the_progress_shows_scheduled_rates_and_decayed_sigma(program):
+    options = ("--lr-schedule", "linear", "--max-gradient-updates", 4, "--sigma-decay", 0.5)
+    learned(program, *options)
+    rates = [float(row["lr"]) for row in rows(Path("run"))]
+    assert rates == pytest.approx([0.001, 0.00075, 0.0005, 0.00025])
+    assert [float(row["sigma"]) for row in rows(Path("run"))] == [0.05, 0.025, 0.0125, 0.00625]
+    status, _, err = program("--restore", "run/latest.pth", "--max-gradient-updates", 8)
+    assert status == 2
+    assert "--max-gradient-updates 8 differs" in err
+
+
+def test_an_override_changes_sigma_optimiser_and_momentum(program):
+    learned(program, "--momentum", 0.5, "--sigma-decay", 0.5)
+    again = ("--restore", "run/latest.pth", "--override", "--workers", 0)
+    assert program(*again, "--sigma", 0.3, "--max-gradient-updates", 3)[0] == 0
+    assert [float(row["sigma"]) for row in rows(Path("run"))] == [0.05, 0.025, 0.3]
+    for optimizer in (("--momentum", 0), ("--optimizer", "adam"), ("--optimizer", "adamw")):
+        updates = len(rows(Path("run"))) + 1
+        status, _, err = program(*again, *optimizer, "--max-gradient-updates", updates)
+        assert (status, err) == (0, "")

@@ -1,0 +1,29 @@
+import numpy as np
+
+from envs import describe_env, make_env
+from envs.reference import gather_frames
+from es.noise import Stream, derive_seeds
+
+PONG = describe_env("PongDeterministic-v4")
+
+
+def test_the_reference_batch_is_that_of_its_seed():
+    frames = gather_frames(PONG, 3)
+    assert (frames.shape, frames.dtype) == ((128, 1, 42, 42), np.float32)
+    assert np.array_equal(gather_frames(PONG, 3), frames)
+    assert not np.array_equal(gather_frames(PONG, 4), frames)
+    assert len({frame.tobytes() for frame in frames}) > 100
+
+
+def test_frames_are_those_of_random_play_as_the_network_sees_them():
+    env = make_env(PONG)
+    env.action_space.seed(3)
+    env.reset(seed=derive_seeds(3, 0, Stream.REFERENCE, 1)[0])
+    seen = set()
+    over = False
+    while not over:
+        observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        seen.add(observation.tobytes())
+        over = terminated or truncated
+    frames = gather_frames(PONG, 3)
+    assert {frame.tobytes() for frame in frames[:60]} <= seen
