@@ -53,7 +53,8 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     validate(config)
     limit_threads()
     if not config.test and config.workers != 0:
-        start_forkserver(["game"])  # it imports what workers need while this process does
+        os.environ["ES_PRELOAD"] = config.env_name
+        start_forkserver(["preload"])  # it imports what workers need while this process does
     if not config.silent:
         from es.kernels import compiling
 

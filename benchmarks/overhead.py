@@ -53,7 +53,7 @@ def loop(seed: int, *, report: bool) -> tuple[float, float]:
 def main() -> None:
     """Prints both measures."""
     limit_threads()
-    start_forkserver(["game"])
+    start_forkserver(["preload"])
     loop(0, report=True)  # imports
     inside, ratios = [], []
     for pair in range(PAIRS):

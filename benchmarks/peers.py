@@ -38,7 +38,7 @@ class Case(NamedTuple):
     evotorch: float = 0.1
 
 
-CASES = (Case("CartPole-v1"), Case("Acrobot-v1"))
+CASES = (Case("CartPole-v1"), Case("Acrobot-v1"), Case("HalfCheetah-v5", 0.02))
 
 
 def ours(case: Case, processes: int, seconds: float) -> tuple[int, float, int]:

@@ -18,8 +18,9 @@ PROGRAM = f"""
 import time
 from es.workers.processes import limit_threads, start_forkserver
 limit_threads()
-start_forkserver(["game"])
-import sys
+import os, sys
+os.environ["ES_PRELOAD"] = sys.argv[1]
+start_forkserver(["preload"])
 import psutil
 from es.config import Config
 from es.rollout import Snapshot, Task
@@ -42,7 +43,7 @@ def main() -> None:
     """Prints a row per environment: medians, and the worst in brackets."""
     print("| environment | seconds | PSS of all workers, MiB |")
     print("|---|---|---|")
-    for env in ("CartPole-v1", "PongDeterministic-v4"):
+    for env in ("CartPole-v1", "HalfCheetah-v5", "PongDeterministic-v4"):
         figures = []
         for _ in range(RUNS):
             with tempfile.TemporaryDirectory() as elsewhere:

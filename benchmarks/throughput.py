@@ -24,7 +24,7 @@ import torch
 
 from envs import make_env
 from es.config import Config
-from es.noise import FloatArray
+from es.normalizer import Normalizer
 from es.rollout import Player, Snapshot, Task, training_tasks
 from es.strategy import Strategy
 from es.workers.pool import InProcessPool
@@ -45,12 +45,18 @@ class Case(NamedTuple):
     name: str
     updates: int
     episodes: int
+    obs_norm: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}{' --obs-norm' if self.obs_norm else ''}"
 
 
 CASES = (
     Case("CartPole-v1", 10, 40),
     Case("CartPole-v1", 40, 10),
     Case("Acrobot-v1", 0, 10),
+    Case("HalfCheetah-v5", 0, 4),
+    Case("HalfCheetah-v5", 0, 4, obs_norm=True),
     Case("PongDeterministic-v4", 0, 1),
 )
 
@@ -59,22 +65,24 @@ class Episode(NamedTuple):
     """What is needed to play an episode again."""
 
     seed: int
-    actions: list[int]
+    actions: list[Any]
     observations: list[np.ndarray]
 
 
-def population(case: Case) -> tuple[Game, FloatArray, list[Task]]:
+def population(case: Case) -> tuple[Game, Snapshot, list[Task]]:
     """The game, the parameters and the tasks that come after a case's updates (seed 1)."""
-    game, theta = describe(Config(env_name=case.name, seed=1), None)
+    game, theta = describe(Config(env_name=case.name, seed=1, obs_norm=case.obs_norm), None)
+    statistics = Normalizer(game.normalized_inputs).statistics() if case.obs_norm else None
+    snapshot = Snapshot(theta, 0.05, statistics)
     strategy = Strategy(theta, n=40, sigma=0.05, lr=0.1, seed=1)
     pool = InProcessPool(game.recipe())
     tasks = training_tasks(1, 0, strategy.ask(), 100_000)
     for update in range(1, case.updates + 1):
-        results = pool.evaluate(Snapshot(theta, strategy.sigma), tasks[:-1])
+        results = pool.evaluate(snapshot, tasks[:-1])
         strategy.tell([result.episode_return for result in results])
         tasks = training_tasks(1, update, strategy.ask(), 100_000)
     pool.close()
-    return game, theta, tasks
+    return game, snapshot, tasks
 
 
 def record(player: Player, snapshot: Snapshot, task: Task) -> Episode:
@@ -130,8 +138,8 @@ def think_in_torch(module: torch.nn.Module, episodes: Sequence[Episode]) -> None
     for episode in episodes:
         state = None
         for observation in episode.observations:
-            logits, state = module(torch.from_numpy(observation), state)
-            int(logits.argmax())
+            outputs, state = module(torch.from_numpy(observation).float(), state)
+            int(outputs.argmax())
 
 
 def seconds(function: Callable[..., None], *arguments: Any) -> float:
@@ -143,15 +151,14 @@ def seconds(function: Callable[..., None], *arguments: Any) -> float:
 
 def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) -> None:
     """One process's rounds: seconds per step of each kind, sent as a list of dicts."""
-    game, theta, tasks = population(case)
+    game, snapshot, tasks = population(case)
     chosen = [tasks[(case.episodes * number + i) % len(tasks)] for i in range(case.episodes)]
-    snapshot = Snapshot(theta, 0.05)
     player, bare = Player(game.recipe()), make_env(game.environment).unwrapped
     bare.reset(seed=0)
     episodes = [record(player, snapshot, task) for task in chosen]
     steps = sum(len(episode.actions) for episode in episodes)
     module = make_module(game.network).requires_grad_(False)
-    module.load_state_dict(unflatten(game.network, theta))
+    module.load_state_dict(unflatten(game.network, snapshot.theta))
 
     def rollouts() -> None:
         for task in chosen:
@@ -197,7 +204,7 @@ def run(case: Case, processes: int, rounds: int) -> dict[str, Any]:
     }
     ratios = [ours / bare for ours, bare in zip(speeds["rollouts"], speeds["bare"], strict=True)]
     return {
-        "environment": case.name,
+        "environment": str(case),
         "after_updates": case.updates,
         "steps_per_episode": statistics.mean(lengths),
         "processes": processes,
@@ -219,7 +226,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--env", help="only this environment", choices=[case[0] for case in CASES])
+    names = sorted({case.name for case in CASES})
+    parser.add_argument("--env", help="only this environment", choices=names)
     arguments = parser.parse_args()
     limit_threads()  # of the processes started
     if not arguments.json:
@@ -234,7 +242,7 @@ def main() -> None:
                 continue
             parts = " | ".join(f"{part:.2f}" for part in figures["us_per_step"].values())
             print(
-                f"| {case.name} | {case.updates} | {figures['steps_per_episode']:.0f} | "
+                f"| {case} | {case.updates} | {figures['steps_per_episode']:.0f} | "
                 f"{processes} | {figures['bare_steps_per_second']:.0f} | "
                 f"{figures['steps_per_second']:.0f} | {figures['ratio']:.2f} | {parts} | "
                 f"{figures['torch_to_ours']:.1f} |",

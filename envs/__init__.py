@@ -86,14 +86,14 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of simulators' imports; Box2D crashes on an "error"
+            warnings.simplefilter("ignore")  # of what is made
             kwargs = dict(env["kwargs"])
             if render_mode:  # an environment need not know of it
                 kwargs["render_mode"] = render_mode
             # Wrappers that cost time in every step: one that watches the order of calls, and one
             # that counts them. (Where others are registered, these lie around it and may need it.)
             spec = dataclasses.replace(_spec(env["id"]), order_enforce=False)
-            _load(spec)
+            load(spec)
             limit = -1 if _loop_counts(env, spec) else None
             made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
     except Exception as error:  # third-party constructors raise what they like
@@ -134,22 +134,22 @@ def _argument(assignment: str) -> tuple[str, Any]:
     return key, value
 
 
-def _load(spec: EnvSpec) -> Any:
-    """What makes the environment. MuJoCo is told to keep its warnings to itself."""
+def load(spec: EnvSpec) -> Any:
+    """Imports what makes an environment. MuJoCo is told to keep its warnings to itself."""
     entry = spec.entry_point
-    creator = load_env_creator(entry) if isinstance(entry, str) else entry
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of simulators' imports; Box2D crashes on an "error"
+        creator = load_env_creator(entry) if isinstance(entry, str) else entry
     if mujoco := sys.modules.get("mujoco"):  # it prints, and writes a log where the user stands
         mujoco.set_mju_user_warning(lambda text: None)
     return creator
 
 
 def _is_atari(name: str, spec: EnvSpec) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            creator = _load(spec)
-        except Exception as error:  # what it needs is not installed
-            raise UsageError(f"--env-name {name}: cannot be made ({error})") from error
+    try:
+        creator = load(spec)
+    except Exception as error:  # what it needs is not installed
+        raise UsageError(f"--env-name {name}: cannot be made ({error})") from error
     return isinstance(creator, type) and issubclass(creator, ale_py.AtariEnv)
 
 

@@ -27,7 +27,7 @@ class Strange(gymnasium.Env):
 
 BOX = spaces.Box(-1, 1, (3,))
 SPACES: dict[str, tuple[spaces.Space, spaces.Space]] = {
-    "MultiDiscrete": (BOX, spaces.MultiDiscrete([[2, 3], [4, 5]])),
+    "MultiDiscrete": (BOX, spaces.MultiDiscrete(np.array([[2, 3], [4, 5]]))),
     "MultiBinary": (BOX, spaces.MultiBinary((2, 2))),
     "Start": (BOX, spaces.Discrete(3, start=5)),
     "Matrix": (BOX, spaces.Box(-0.4, 0.4, (2, 3))),
@@ -45,7 +45,7 @@ SPACES: dict[str, tuple[spaces.Space, spaces.Space]] = {
 for name, (observations, actions) in SPACES.items():
     gymnasium.register(
         f"{name}-v0",
-        entry_point=Strange,
+        entry_point="tests.strange:Strange",
         kwargs={"observations": observations, "actions": actions},
         max_episode_steps=4,
     )

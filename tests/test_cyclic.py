@@ -46,7 +46,8 @@ def test_the_picture_shows_the_state():
     env.reset(seed=0)
     env.step(1)
     picture = np.asarray(env.render())
-    assert (picture.shape, picture.dtype) == ((100, 300, 3), np.uint8)
+    assert picture.shape == (100, 300, 3)
+    assert picture.dtype == np.uint8
     assert picture[50, [50, 150, 250], 0].argmax() == 1
 
 

@@ -9,7 +9,8 @@ PONG = describe_env("PongDeterministic-v4")
 
 def test_the_reference_batch_is_that_of_its_seed():
     frames = gather_frames(PONG, 3)
-    assert (frames.shape, frames.dtype) == ((128, 1, 42, 42), np.float32)
+    assert frames.shape == (128, 1, 42, 42)
+    assert frames.dtype == np.float32
     assert np.array_equal(gather_frames(PONG, 3), frames)
     assert not np.array_equal(gather_frames(PONG, 4), frames)
     assert len({frame.tobytes() for frame in frames}) > 100

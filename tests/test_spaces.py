@@ -99,7 +99,7 @@ def test_action_spaces_are_described():
     assert describe_actions(spaces.Discrete(3, start=2), "") == {
         "kind": "discrete", "n": 3, "start": 2
     }  # fmt: skip
-    assert describe_actions(spaces.MultiDiscrete([[2, 3], [4, 5]]), "") == {
+    assert describe_actions(spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])), "") == {
         "kind": "multi-discrete", "counts": [2, 3, 4, 5], "start": [0] * 4, "shape": [2, 2],
         "dtype": "int64",
     }  # fmt: skip
