@@ -35,6 +35,13 @@ def target_met(config: Config, ours: Checkpoint) -> str | None:
     return f"a mean return of {solved['mean']:.2f} (--target-return)"
 
 
+def again(config: Config, checkpoint: Path, *flags: str) -> str:
+    """The command that goes on with a checkpoint of this run."""
+    # A file is not trusted to choose what is imported.
+    environment = ("--env-name", config.env_name) if ":" in config.env_name else ()
+    return command(*flags, "--restore", checkpoint, *environment)
+
+
 def conclude(
     config: Config,
     counters: Counters,
@@ -48,7 +55,7 @@ def conclude(
         f"{counters.wall_seconds:.1f} s"
     )
     if interrupted:
-        line = f"Interrupted after {done}. Carry on: {command('--restore', latest)}"
+        line = f"Interrupted after {done}. Carry on: {again(config, latest)}"
         return interrupted.status, line
     if solved:
         return 0, (

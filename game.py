@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from envs import describe_env, make_env, max_steps
+from envs.probe import probe
 from envs.reference import gather_frames
 from envs.spaces import describe_actions
 from es.checkpoint import Checkpoint
@@ -17,8 +17,9 @@ from es.errors import UsageError
 from es.noise import FloatArray, Stream, derive_seeds
 from es.normalizer import Normalizer
 from es.rollout import Recipe
-from model import flatten, initial_theta, make_actor
+from model import flatten, initial_theta, layer_shapes, make_actor
 
+MAX_PARAMETERS = 100_000_000
 Restored = Checkpoint | dict[str, Tensor] | None
 SETTINGS_OF_ENVIRONMENT = (
     "env_name", "env_kwargs", "frame_skip", "noop_max", "sticky_actions"
@@ -58,17 +59,19 @@ def describe(config: Config, restored: Restored) -> tuple[Game, FloatArray]:
     ours = restored if isinstance(restored, Checkpoint) else None
     environment = _describe_environment(config, ours)
     env = make_env(environment)
+    probe(env, config.env_name)
     shape = env.observation_space.shape or ()
     actions = _describe_actions(config, describe_actions(env.action_space, config.env_name))
     env.close()
     network = describe_network(config, shape, actions)
+    size = sum(shape.numel() for shape in layer_shapes(network).values())
+    if size > MAX_PARAMETERS:
+        raise UsageError(
+            f"the network would have {size} parameters, and {MAX_PARAMETERS} are possible: choose "
+            "smaller --hidden-sizes or --action-bins"
+        )
     theta = _parameters(config, network, restored)
-    reference = None
-    if network.get("vbn"):
-        reference = _restored_reference(config, ours)
-        if reference is None:
-            (seed,) = derive_seeds(config.seed or 0, 0, Stream.REFERENCE, 1)
-            reference = gather_frames(environment, seed)
+    reference = _reference(config, environment, ours) if network.get("vbn") else None
     return Game(environment, network, reference), theta
 
 
@@ -98,13 +101,13 @@ def describe_network(
             "--small-net: the MLP cannot see images; leave the flag out to use the Convnet-LSTM"
         )
     defaults = Config()
-    for given, words in (
+    for given, differs in (
         ("--obs-norm", config.obs_norm),
         (f"--hidden-sizes {' '.join(map(str, config.hidden_sizes))}",
          config.hidden_sizes != defaults.hidden_sizes),
         (f"--activation {config.activation}", config.activation != defaults.activation),
     ):  # fmt: skip
-        if words:
+        if differs:
             raise UsageError(
                 f"{given}: is for the MLP, and the images of {config.env_name} are seen by the "
                 "Convnet-LSTM; leave it out"
@@ -120,11 +123,11 @@ def restored_normalizer(config: Config, game: Game, ours: Checkpoint | None) -> 
     if not game.normalized_inputs:
         return None
     normalizer = Normalizer(game.normalized_inputs)
-    if ours and ours.normalizer is not None:
+    if ours and ours.settings.get("obs_norm"):
         try:
-            normalizer.load(ours.normalizer)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"--restore {config.restore}: is damaged ({error})") from error
+            normalizer.load(ours.normalizer or {})
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise UsageError(f"--restore {config.restore}: is damaged ({error!r})") from error
     return normalizer
 
 
@@ -169,10 +172,11 @@ def _parameters(config: Config, network: dict[str, Any], restored: Restored) -> 
         ) from error
 
 
-def _restored_reference(config: Config, ours: Checkpoint | None) -> FloatArray | None:
-    reference = ours.reference if ours else None
-    if reference is None:
-        return None
-    if reference.shape[1:] != (1, 42, 42) or not torch.isfinite(reference).all():
+def _reference(config: Config, environment: dict[str, Any], ours: Checkpoint | None) -> FloatArray:
+    """The batch of virtual batch normalisation: the checkpoint's, or else a new one."""
+    if ours is None or not ours.settings.get("vbn"):
+        (seed,) = derive_seeds(config.seed or 0, 0, Stream.REFERENCE, 1)
+        return gather_frames(environment, seed)
+    if ours.reference is None or not len(ours.reference) or not ours.reference.isfinite().all():
         raise UsageError(f"--restore {config.restore}: is damaged (its reference batch)")
-    return reference.float().numpy()
+    return ours.reference.numpy()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from es import rundir
 from es.checkpoint import Checkpoint, Counters, load
 from es.config import Config
-from es.config.sources import from_mapping, write_toml
+from es.config.sources import differences, from_mapping, write_toml
 from es.errors import UsageError
 from es.monitor.console import Console
 from es.noise import FloatArray
@@ -19,7 +19,10 @@ from es.normalizer import Normalizer
 from es.strategy import Strategy
 from es.workers.pool import InProcessPool, Pool, WorkerPool
 from es.workers.processes import cores
-from game import Game, Restored, describe, restored_normalizer
+from game import SETTINGS_OF_ENVIRONMENT, Game, Restored, describe, restored_normalizer
+
+# The settings that decide how good a score is.
+SCORED = (*SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation")
 
 
 class Run(NamedTuple):
@@ -44,7 +47,10 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
         config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
     game, theta = describe(config, restored)
     if game.network["kind"] == "mlp" and not config.small_net:
-        console.say(f"{config.env_name} has vector observations: using the MLP (--small-net).")
+        console.say(
+            f"{config.env_name} is seen as a vector of {game.network['inputs']} numbers: "
+            "using the MLP (--small-net)."
+        )
         config = dataclasses.replace(config, small_net=True)
     default = Path("checkpoints") / config.env_name
     with rundir.writable(Path(config.run_dir or default)):
@@ -146,11 +152,13 @@ def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -
     if ours is None:
         cap = config.max_episode_length
         return Counters(0, 0, 0, 0.0, cap, None, config.lr, config.sigma)
-    counters = ours.counters
-    if not (config.variable_ep_len or config.adaptive_ep_len):
-        counters = counters._replace(max_episode_length=config.max_episode_length)
+    counters, cap = ours.counters, config.max_episode_length
+    if config.variable_ep_len or config.adaptive_ep_len:
+        cap = min(cap, counters.max_episode_length)
+    counters = counters._replace(max_episode_length=cap)
     # A score belongs to the best.pth of its directory, and to one way of scoring.
     scored_alike = (config.eval_every is None) == (ours.settings.get("eval_every") is None)
-    if not (same_run and scored_alike):
+    own = from_mapping(ours.settings, "checkpoint")
+    if not (same_run and scored_alike) or differences(config, own, SCORED):
         counters = counters._replace(best_score=None)
     return counters

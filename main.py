@@ -23,9 +23,8 @@ from es.workers.processes import limit_threads, start_forkserver
 if TYPE_CHECKING:  # worker processes import this file: nothing heavy may come with it
     from game import Restored
 
-PLAYED = (  # the settings that a checkpoint's parameters were made for
-    "env_name", "small_net", "hidden_sizes", "activation", "obs_norm", "vbn", "action_bins"
-)  # fmt: skip
+# What a checkpoint's parameters are made for.
+POLICY = ("hidden_sizes", "activation", "obs_norm", "vbn", "action_bins")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -50,7 +49,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     config = sources.parse(argv)
     file = sources.read_toml(config.config) if config.config is not None else {}
     config = sources.parse(argv, file)
-    validate(config)
+    validate(config, combinations=not config.restore)
     limit_threads()
     if not config.test and config.workers != 0:
         os.environ["ES_PRELOAD"] = config.env_name
@@ -80,6 +79,7 @@ def restore(argv: Sequence[str], config: Config, file: dict[str, Any]) -> tuple[
 
     restored = load(config.restore)
     if not isinstance(restored, Checkpoint):
+        validate(config)
         return config, restored
     own = sources.inherited(restored.settings, f"--restore {config.restore}")
     if ":" in own["env_name"] and own["env_name"] != config.env_name:
@@ -88,9 +88,15 @@ def restore(argv: Sequence[str], config: Config, file: dict[str, Any]) -> tuple[
             f"if you know it, give --env-name {own['env_name']}"
         )
     below = {name: own[name] for name in own if name not in ("restore", "run_dir", "override")}
+    if config.use_adam or config.optimizer:  # a choice, for which there are two flags
+        below = {name: below[name] for name in below if name not in sources.OPTIMIZER}
     config = sources.parse(argv, below | file)
     validate(config)
-    differing = sources.differences(config, own, PLAYED if config.test else ())
+    if changed := sources.differences(config, own, POLICY):
+        raise UsageError(
+            f"{'; '.join(changed)}: the policy is made for it; leave it out, or start a new run"
+        )
+    differing = sources.differences(config, own, ("env_name", "small_net") if config.test else ())
     if differing and not config.override:
         raise UsageError(
             f"{'; '.join(differing)}: leave it out, or give --override to change it on purpose"

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import numpy as np
 import torch
 
-from ending import conclude, ending, evaluation_due, target_met
+from ending import again, conclude, ending, evaluation_due, target_met
 from es import rundir
 from es.batch import Batch, put_together
 from es.caps import adaptive_cap, variable_cap
@@ -19,7 +19,7 @@ from es.checkpoint import Checkpoint
 from es.config import Config
 from es.errors import RunError
 from es.interrupts import Interrupted, Interrupts
-from es.monitor.console import Console, command
+from es.monitor.console import Console
 from es.monitor.monitor import Monitor
 from es.monitor.record import Record, describe_batch
 from es.rollout import Result, Snapshot, Task, evaluation_tasks, training_tasks
@@ -62,7 +62,7 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
         status, last_line = conclude(
             run.config, trainer.counters, trainer.solved, run.path / rundir.LATEST, interrupted
         )
-        console.say(f"Watch it: {command('--test', '--restore', run.path / rundir.LATEST)}")
+        console.say(f"Watch it: {again(run.config, run.path / rundir.LATEST, '--test')}")
         console.close(last_line)
         return status
 
@@ -175,7 +175,10 @@ class Trainer:
             results = self.pool.evaluate(snapshot, tasks, progress)
         for task, result in zip(tasks, results, strict=True):
             if not math.isfinite(result.episode_return):
-                raise RunError(f"the return of {task} is {result.episode_return}")
+                raise RunError(
+                    f"--env-name {self.config.env_name}: the return of an episode is "
+                    f"{result.episode_return} ({task})"
+                )
         self._steps += sum(result.steps for result in results)
         return results
 
@@ -200,7 +203,7 @@ class Trainer:
         episodes, frames = counters.episodes + len(lengths), counters.frames + sum(lengths)
         cap, most = counters.max_episode_length, self.config.max_episode_length
         if self.config.variable_ep_len:
-            cap = variable_cap(lengths)
+            cap = variable_cap(lengths, most=most)
         if self.config.adaptive_ep_len:
             cap = adaptive_cap(lengths, cap, mean=frames / episodes, most=most)
         self.counters = counters._replace(

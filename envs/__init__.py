@@ -37,6 +37,10 @@ gymnasium.register("CyclicMDP-v0", entry_point="envs.cyclic:CyclicMDP")
 
 OLD_ATARI_NAME = re.compile(r"(\w+)Deterministic-v([034])")
 FRAME_SKIPS = {"SpaceInvaders": 3}  # at 4 its shots would blink out of every frame that is seen
+RESERVED = {
+    "render_mode": "is chosen by --test, which shows the policy",
+    "max_episode_steps": "give --max-episode-length instead",
+}
 OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
 
 
@@ -53,6 +57,13 @@ def describe_env(
     Raises UsageError, with a hint, for an unknown one, and where the settings do not fit.
     """
     kwargs = dict(map(_argument, assignments))
+    for key, setting in (("frameskip", frame_skip), ("repeat_action_probability", sticky_actions)):
+        if key in kwargs and setting is not None:
+            raise UsageError(
+                f"--env-kwargs {key}={kwargs[key]}: contradicts --frame-skip or --sticky-actions, "
+                "which set it; give one of them"
+            )
+    _refuse_reserved(kwargs)
     old = OLD_ATARI_NAME.fullmatch(name)
     if old and f"ALE/{old[1]}-v5" in gymnasium.registry:
         name, given = f"ALE/{old[1]}-v5", kwargs
@@ -71,8 +82,10 @@ def describe_env(
         if sticky_actions is not None:
             kwargs["repeat_action_probability"] = sticky_actions
         return description | {"noop_max": noop_max}
-    for flag, value in (("--noop-max", noop_max), ("--sticky-actions", sticky_actions)):
-        if value:
+    for flag, value, default in (
+        ("--noop-max", noop_max, 0), ("--sticky-actions", sticky_actions, None)
+    ):  # fmt: skip
+        if value not in (None, default):
             raise UsageError(f"{flag} {value}: is for Atari games, and {name} is none")
     return description
 
@@ -84,6 +97,7 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
     Images come out preprocessed, as (1, 42, 42) float32, in a buffer that the next step writes
     over; all other observations as vectors. Raises UsageError where it cannot be made.
     """
+    _refuse_reserved(env["kwargs"])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what is made
@@ -97,19 +111,25 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
             limit = -1 if _loop_counts(env, spec) else None
             made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
     except Exception as error:  # third-party constructors raise what they like
-        given = f" --env-kwargs {env['kwargs']}" if env["kwargs"] else ""
-        raise UsageError(f"--env-name {env['id']}{given}: cannot be made ({error})") from error
+        given = "".join(f" {key}={value}" for key, value in env["kwargs"].items())
+        given = f" --env-kwargs{given}" if given else ""
+        words = " ".join(
+            str(error).partition(" was raised from the environment creator")[0].split()
+        )
+        raise UsageError(f"--env-name {env['id']}{given}: cannot be made ({words})") from error
     if hasattr(made.unwrapped, "world") and hasattr(made.unwrapped, "_destroy"):
         made = FreshWorld(made)
     if env["frame_skip"] > 1:
         made = FrameSkip(made, env["frame_skip"])
     if not is_image(made.observation_space):
         made = as_vector(made, env["id"])
-    elif type(made) is ale_py.AtariEnv:  # nothing changes what it returns
+    elif type(made) is ale_py.AtariEnv and isinstance(made.action_space, gymnasium.spaces.Discrete):
+        # Nothing changes what it takes and returns.
         made = AtariImages(made)
     else:
         made = PreprocessImage(made)
-    return NoopStart(made, env["noop_max"]) if env["noop_max"] else made
+    is_atari = isinstance(made.unwrapped, ale_py.AtariEnv)
+    return NoopStart(made, env["noop_max"]) if env["noop_max"] and is_atari else made
 
 
 def max_steps(env: Mapping[str, Any]) -> int | None:
@@ -132,6 +152,12 @@ def _argument(assignment: str) -> tuple[str, Any]:
     except Exception:  # whatever strange texts lead to
         value = text
     return key, value
+
+
+def _refuse_reserved(kwargs: Mapping[str, Any]) -> None:
+    for key, remedy in RESERVED.items():
+        if key in kwargs:
+            raise UsageError(f"--env-kwargs {key}={kwargs[key]}: {remedy}")
 
 
 def load(spec: EnvSpec) -> Any:

@@ -34,9 +34,12 @@ class CyclicMDP(gymnasium.Env):
         horizon: int = 1500,
         render_mode: str | None = None,
     ) -> None:
-        if states < 1 or horizon < 1:
-            raise ValueError("states and horizon must be 1 or more")
-        self._rewards = [1.0] * (states - 1) + [2.0] if rewards is None else list(rewards)
+        if not all(type(number) is int and number >= 1 for number in (states, horizon)):
+            raise ValueError("states and horizon must be whole numbers, 1 or more")
+        if isinstance(rewards, str):
+            raise ValueError("rewards must be a list of numbers, such as [1,1,2]")
+        given = [1] * (states - 1) + [2] if rewards is None else rewards
+        self._rewards = [float(reward) for reward in given]
         if len(self._rewards) != states:
             raise ValueError(f"rewards has {len(self._rewards)} numbers for {states} states")
         self._horizon, self.render_mode = horizon, render_mode
@@ -58,7 +61,7 @@ class CyclicMDP(gymnasium.Env):
         self._steps += 1
         right, reward = action == RIGHT, -1.0
         if right:
-            reward = float(self._rewards[self._state])
+            reward = self._rewards[self._state]
             self._state = (self._state + 1) % len(self._rewards)
         truncated = self._steps >= self._horizon
         return self._observations[self._state].copy(), reward, not right, truncated, {}

@@ -10,7 +10,6 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from envs.spaces import MAX_CHANNELS
 from es.kernels.images import standardize
 from es.noise import FloatArray
 
@@ -23,7 +22,7 @@ cv2.setNumThreads(1)
 
 
 def preprocess(frame: np.ndarray, *, crop: bool) -> FloatArray:
-    """(height, width[, channels]) uint8 -> (1, 42, 42) float32 in [0, 1], the mean over channels.
+    """(height, width[, channels]), 0 to 255 -> (1, 42, 42) float32 in [0, 1], channels' mean.
 
     crop: take the play field of an Atari screen first.
     """
@@ -62,7 +61,9 @@ class PreprocessImage(gymnasium.ObservationWrapper):
         super().__init__(env)
         self.observation_space = OBSERVATIONS
         shape = env.observation_space.shape or ()
-        self._channels_first = len(shape) == 3 and shape[2] > MAX_CHANNELS
+        self._channels_first = len(shape) == 3 and shape[0] < shape[2]
+        space: Any = env.observation_space
+        self._to_bytes = None if space.dtype == np.uint8 else np.float32(255 / space.high.max())
         height, width = shape[-2:] if self._channels_first else shape[:2]
         is_screen = width == ATARI_WIDTH and height >= PLAY_FIELD.stop
         self._crop = is_screen and isinstance(env.unwrapped, ale_py.AtariEnv)
@@ -75,6 +76,8 @@ class PreprocessImage(gymnasium.ObservationWrapper):
 
     def observation(self, observation: np.ndarray) -> FloatArray:
         """The preprocessed and normalised image."""
+        if self._to_bytes is not None:
+            observation = self._to_bytes * observation.astype(np.float32)
         if self._channels_first:
             observation = np.ascontiguousarray(np.moveaxis(observation, 0, 2))
         return self._normalizer(preprocess(observation, crop=self._crop).reshape(-1))

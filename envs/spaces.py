@@ -10,17 +10,22 @@ from gymnasium import spaces
 
 from es.errors import UsageError
 
-MAX_CHANNELS = 4  # of an image: gray, RGB, RGBA, or as many frames
+MAX_CHANNELS = 16  # of an image: gray, RGB, or several frames of these
 MAX_BOUND = 1e18  # a larger one stands for none
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 def is_image(space: spaces.Space) -> bool:
-    """Whether observations are bytes: (height, width), or with channels before or after these."""
-    if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
+    """Whether observations are (height, width), or with channels before or after these.
+
+    As bytes or, with channels, as numbers from 0 to 1 or to 255.
+    """
+    if not isinstance(space, spaces.Box) or not all(space.shape):
         return False
-    shape = space.shape
-    return len(shape) == 2 or (len(shape) == 3 and min(shape[0], shape[2]) <= MAX_CHANNELS)
+    shape, is_bytes = space.shape, space.dtype == np.uint8
+    if len(shape) == 3 and min(shape[0], shape[2]) <= MAX_CHANNELS:
+        return is_bytes or bool((space.low == 0).all() and np.isin(space.high, (1, 255)).all())
+    return len(shape) == 2 and is_bytes
 
 
 def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
@@ -29,7 +34,7 @@ def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
     Raises UsageError for observations without a fixed number of numbers, or of none.
     """
     space = env.observation_space
-    if not _can_be_flattened(space):
+    if not _can_be_flattened(space) or spaces.flatdim(space) == 0:
         raise UsageError(
             f"--env-name {name}: its observations are {space}; what is supported are Box, "
             "Discrete, MultiDiscrete and MultiBinary, and Dict and Tuple of these"
@@ -66,7 +71,10 @@ def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
         )
     bounds = np.stack([space.low.reshape(-1), space.high.reshape(-1)]).astype(np.float64)
     if not bounds.size or np.abs(bounds).max() > MAX_BOUND:
-        raise UsageError(f"--env-name {name}: its actions are {space}; they need finite bounds")
+        raise UsageError(
+            f"--env-name {name}: its actions are {space}; they need finite bounds "
+            f"(below {MAX_BOUND:g})"
+        )
     return {
         "kind": "box",
         "low": bounds[0].tolist(),
@@ -83,4 +91,4 @@ def _can_be_flattened(space: spaces.Space) -> bool:
         return all(map(_can_be_flattened, space.spaces.values()))
     if isinstance(space, spaces.Tuple):
         return all(map(_can_be_flattened, space.spaces))
-    return isinstance(space, LEAVES) and spaces.flatdim(space) > 0
+    return isinstance(space, LEAVES)

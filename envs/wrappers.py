@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
+import numpy as np
+from gymnasium import spaces
 
 from es.noise import Stream, derive_seeds
 
@@ -46,19 +48,21 @@ class FrameSkip(gymnasium.Wrapper):
 class NoopStart(gymnasium.Wrapper):
     """Begins episodes with 0 to `most` actions that do nothing, by the episode's seed.
 
-    Random starts of Atari games, whose action 0 does nothing (Mnih et al. 2015, methods).
+    Random starts of Atari games, whose action 0, or zeros, do nothing (Mnih et al. 2015, methods).
     """
 
     def __init__(self, env: gymnasium.Env, most: int) -> None:
         super().__init__(env)
         self._most = most
+        continuous = isinstance(env.action_space, spaces.Box)
+        self._noop: Any = np.zeros(env.action_space.shape, np.float32) if continuous else 0
         self.step = env.step  # type: ignore[method-assign]  # nothing changes there
 
     def reset(self, *, seed: int | None = None, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Starts an episode; what is paid before the first action is lost."""
         outcome = self.env.reset(seed=seed, **kwargs)
         for _ in range(derive_seeds(seed or 0, 0, Stream.NOOPS, 1)[0] % (self._most + 1)):
-            observation, _, terminated, truncated, info = self.env.step(0)
+            observation, _, terminated, truncated, info = self.env.step(self._noop)
             outcome = observation, info
             if terminated or truncated:
                 return self.env.reset(seed=seed, **kwargs)

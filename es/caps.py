@@ -7,9 +7,12 @@ from collections.abc import Sequence
 MANY, GROWTH = 0.25, 1.5  # when such a share reaches the cap, it grows by this factor
 
 
-def variable_cap(lengths: Sequence[int]) -> int:
-    """Twice the mean length of the last update's episodes, as in pytorch-es."""
-    return max(1, 2 * sum(lengths) // len(lengths))
+def variable_cap(lengths: Sequence[int], *, most: int) -> int:
+    """Twice the mean length of the last update's episodes, as in pytorch-es.
+
+    most: that the user wants.
+    """
+    return max(1, min(most, 2 * sum(lengths) // len(lengths)))
 
 
 def adaptive_cap(lengths: Sequence[int], cap: int, *, mean: float, most: int) -> int:
@@ -17,7 +20,7 @@ def adaptive_cap(lengths: Sequence[int], cap: int, *, mean: float, most: int) ->
 
     By that alone, episodes that get longer would be cut off for long: where many of the last update
     reached the cap, the next one is half as high again. mean: of the lengths so far, the last ones
-    included. most: that the user wants.
+    included.
     """
     reached = sum(length >= cap for length in lengths) / len(lengths)
     grown = GROWTH * cap if reached > MANY else 0

@@ -23,6 +23,8 @@ FORMAT = "evolution-strategies-checkpoint-2"
 KINDS: dict[str, tuple[type, ...]] = {
     "wall_seconds": (float,), "lr": (float,), "sigma": (float,), "best_score": (float, type(None))
 }  # fmt: skip
+DICTS = ("parameters", "optimizer", "counters", "settings", "environment", "network")
+FRAMES = (torch.Size((1, 42, 42)), torch.float32)
 
 
 class Counters(NamedTuple):
@@ -115,6 +117,8 @@ def _ours(path: str, content: dict[str, Any]) -> Checkpoint:
     """The checkpoint in a file of our format; everything in it is of the type that is relied on."""
     try:
         del content["format"]
+        _require(all(map(_is_plain, content.values())))
+        _require(all(type(content[name]) is dict for name in DICTS))
         checkpoint = Checkpoint(**content)._replace(counters=Counters(**content["counters"]))
         counters, solved = checkpoint.counters, checkpoint.solved
         for name, number in counters._asdict().items():
@@ -129,14 +133,27 @@ def _ours(path: str, content: dict[str, Any]) -> Checkpoint:
         for number in (checkpoint.environment["frame_skip"], checkpoint.environment["noop_max"]):
             _require(type(number) is int and number >= 0)
         _require(isinstance(checkpoint.optimizer["state"], dict))
-        _require(isinstance(checkpoint.normalizer, dict | None))
-        _require(isinstance(checkpoint.reference, torch.Tensor | None))
+        _require(checkpoint.normalizer is None or type(checkpoint.normalizer) is dict)
+        reference = checkpoint.reference
+        _require(reference is None or (reference.shape[1:], reference.dtype) == FRAMES)
         _require(solved is None or all(math.isfinite(solved[k]) for k in ("mean", "std", "target")))
         for name, tensor in checkpoint.parameters.items():
             _require(type(name) is str and isinstance(tensor, torch.Tensor))
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UsageError(f"--restore {path}: is incomplete or damaged ({error})") from error
     return checkpoint
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether this is a plain value, or ordinary tensors, as `save` writes them."""
+    if isinstance(value, torch.Tensor):
+        ordinary = value.layout == torch.strided and value.device.type == "cpu"
+        return ordinary and not (value.requires_grad or value.is_complex())
+    if isinstance(value, dict):
+        return all(map(_is_plain, [*value, *value.values()]))
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or type(value) in (str, int, float, bool)
 
 
 def _require(condition: bool) -> None:

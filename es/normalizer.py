@@ -61,9 +61,10 @@ class Normalizer:
     def load(self, state: Mapping[str, Any]) -> None:
         """Takes over a state; ValueError where it is none for such observations."""
         count, moments = state["count"], state["moments"]
-        fits = moments.shape == self._moments.shape and moments.dtype == torch.float64
-        if type(count) is not int or count < 0 or not fits or not torch.isfinite(moments).all():
-            raise ValueError("the statistics of observations are not as they should be")
-        if (moments[1] < 0).any():
-            raise ValueError("a variance is negative")
+        if type(count) is not int or not 0 <= count < 2**63:
+            raise ValueError("the number of observations is no number")
+        if moments.shape != self._moments.shape or moments.dtype != torch.float64:
+            raise ValueError("the statistics are not those of such observations")
+        if not torch.isfinite(moments).all() or (moments[1] < 0).any():
+            raise ValueError("the statistics are out of range")
         self.count, self._moments = count, moments.numpy().copy()

@@ -26,7 +26,7 @@ class Optimizer:
         self, name: str, parameter: torch.Tensor, *, momentum: float, weight_decay: float
     ) -> None:
         self._parameter = parameter
-        self._kind = "sgd with momentum" if momentum else name
+        self._kind = "sgd with momentum" if name == "sgd" and momentum else name
         self._torch: torch.optim.Optimizer
         if name == "sgd":
             self._torch = torch.optim.SGD([parameter], momentum=momentum, weight_decay=weight_decay)
@@ -51,13 +51,16 @@ class Optimizer:
 
     def load(self, state: dict[str, Any]) -> None:
         """Takes up the moments of a state_dict; ValueError where they do not fit."""
-        for values in state["state"].values():
-            if set(values) != MOMENTS[self._kind]:
+        for index, values in state["state"].items():
+            if index != 0 or set(values) != MOMENTS[self._kind]:
                 raise ValueError(f"the optimiser's state holds {sorted(map(str, values))}")
             for name, value in values.items():
                 shape = () if name == "step" else self._parameter.shape
-                if value.shape != shape or not torch.isfinite(value).all():
-                    raise ValueError(f"the optimiser's {name} is not as this network's should be")
+                least = {"step": 1, "exp_avg_sq": 0}.get(name, -math.inf)
+                if value.shape != shape or value.dtype != torch.float32:
+                    raise ValueError(f"the optimiser's {name} is not of this network's shape")
+                if not (torch.isfinite(value) & (value >= least)).all():
+                    raise ValueError(f"the optimiser's {name} is out of range")
         own = self._torch.state_dict()
         self._torch.load_state_dict({**own, "state": state["state"]})
 

@@ -155,10 +155,10 @@ def rollout(
     total, steps = 0.0, 0
     for steps in range(1, cap + 1):  # noqa: B007 (counted for the result)
         observation, reward, terminated, truncated, _ = step(act(observation))
-        total += reward
+        total += float(reward)  # which would stay in single precision
         if terminated or truncated:
             break
-    return Episode(float(total), steps)
+    return Episode(total, steps)
 
 
 class Player:

@@ -44,8 +44,11 @@ def normalized(returns: npt.ArrayLike) -> Utilities:
     Augmented Random Search divides by the deviation alike (Mania et al. 2018, section 3.1).
     """
     values = np.asarray(returns, dtype=np.float64)
-    deviation = values.std() if np.ptp(values) else 0.0  # rounding makes more of equal values
-    return (values - values.mean()) / deviation if deviation else np.zeros_like(values)
+    if not np.ptp(values):
+        return np.zeros_like(values)  # rounding makes more of equal values
+    deviations = values - values.mean()
+    deviations /= np.abs(deviations).max()  # so that no square leaves the range of numbers
+    return deviations / deviations.std()
 
 
 def raw(returns: npt.ArrayLike) -> Utilities:

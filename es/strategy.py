@@ -15,7 +15,7 @@ from es.optimizer import Optimizer, scheduled
 from es.shaping import SHAPINGS, Utilities
 
 MAX_LR = 1e38  # float32's range
-MIN_SIGMA = 1e-30  # its inverse still is in that range
+LEAST = 1e-30  # that sigma and learning rate decay to: the inverse still is in that range
 
 
 class Perturbation(NamedTuple):
@@ -63,7 +63,7 @@ class Strategy:
         self.theta = theta
         self.n, self.seed, self.antithetic = n, seed, antithetic
         self.sigma, self._sigma_decay = sigma, sigma_decay
-        self._sigma_min = MIN_SIGMA if sigma_min is None else sigma_min
+        self._sigma_min = LEAST if sigma_min is None else sigma_min
         self.lr, self._lr_decay = lr, lr_decay
         self._lr_schedule, self._updates = lr_schedule, updates
         self.update = 0
@@ -92,8 +92,9 @@ class Strategy:
         called at all: its momentum alone would move the parameters. Raises RunError when the
         parameters leave the range of numbers.
         """
-        gradient, lr = self.gradient(returns), self.scheduled_lr()
-        norm = float(np.sqrt(np.sum(gradient.astype(np.float64) ** 2)))
+        with np.errstate(all="ignore"):  # numbers out of range are noticed below
+            gradient, lr = self.gradient(returns), self.scheduled_lr()
+            norm = float(np.sqrt(np.sum(gradient.astype(np.float64) ** 2)))
         if not (math.isfinite(norm) and lr <= MAX_LR):
             raise RunError(f"no step is possible: gradient norm {norm:g}, learning rate {lr:g}")
         self.optimizer.set_lr(lr)
@@ -101,8 +102,8 @@ class Strategy:
             self.optimizer.step(torch.from_numpy(gradient))
             if not np.isfinite(self.theta).all():
                 raise RunError("the parameters are no longer finite: --lr is too high")
-        self.lr *= self._lr_decay
-        self.sigma = max(self.sigma * self._sigma_decay, min(self._sigma_min, self.sigma))
+        self.lr = _decayed(self.lr, self._lr_decay, LEAST)
+        self.sigma = _decayed(self.sigma, self._sigma_decay, self._sigma_min)
         self.update += 1
         return norm
 
@@ -137,3 +138,8 @@ class Strategy:
     def _seeds(self) -> list[int]:
         count = self.n // 2 if self.antithetic else self.n
         return derive_seeds(self.seed, self.update, Stream.PERTURBATION, count)
+
+
+def _decayed(value: float, factor: float, least: float) -> float:
+    """Value * factor, but not below `least`, or the value where that is below it already."""
+    return max(value * factor, min(least, value))

@@ -6,7 +6,7 @@ Action spaces are described by plain dicts with a "kind": `envs.spaces` makes th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,8 +91,8 @@ class Box(Decoder):
 
     def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
         super().__init__(actions, outputs)
-        self._low = np.array(actions["low"], np.float32)
-        self._high = np.array(actions["high"], np.float32)
+        self._low = _within(actions["low"], np.inf)
+        self._high = _within(actions["high"], -np.inf)
         self._shape, self._dtype = actions["shape"], actions["dtype"]
         self._std, self._noise = np.float32(actions["noise"]), None
         self._action = np.empty_like(self._low)
@@ -124,6 +124,13 @@ class Box(Decoder):
     def _choose(self) -> None:
         choose(self.outputs, self._counts, self._choices)
         self._action[:] = self._values[self._choices, self._dimensions]
+
+
+def _within(bounds: Sequence[float], inwards: float) -> FloatArray:
+    """The bounds as float32, rounded inwards: those of a space may be doubles."""
+    rounded = np.array(bounds, np.float32)
+    outside = rounded < bounds if inwards > 0 else rounded > bounds
+    return np.where(outside, np.nextafter(rounded, np.float32(inwards)), rounded)
 
 
 DECODERS: dict[str, type[Decoder]] = {

@@ -1,8 +1,10 @@
 """From outputs to actions."""
 
+import gymnasium
 import numpy as np
 import pytest
 
+from envs.spaces import describe_actions
 from es.noise import action_noise
 from model.actions import count_outputs, make_decoder
 from tests.networks import box, discrete
@@ -48,6 +50,17 @@ def test_continuous_actions_are_tanh_scaled_to_the_bounds():
     assert (shaped.shape, shaped.dtype) == ((2, 2), np.float64)
 
 
+@pytest.mark.parametrize("changes", [{}, {"bins": 3}, {"noise": 1.0}])
+def test_bounds_that_are_doubles_are_kept(changes):
+    """float32(0.1) is above 0.1."""
+    space = gymnasium.spaces.Box(np.array([-0.1, -0.3]), np.array([0.1, -0.1]), dtype=np.float64)
+    actions = describe_actions(space, "") | changes
+    size = count_outputs(actions)
+    for outputs in (np.full(size, 100.0), np.full(size, -100.0), np.arange(size), -np.arange(size)):
+        action = decode(actions, outputs, noise_seeds=(1, 2))
+        assert space.contains(action)
+
+
 def test_bins_are_spread_evenly_over_each_dimension():
     actions = box([-1.0, 0.0], [1.0, 10.0], bins=5)
     assert decode(actions, [0, 0, 0, 1, 0, 9, 8, 7, 6, 5]).tolist() == [0.5, 0.0]
@@ -64,7 +77,7 @@ def test_an_action_is_not_written_over_by_the_next():
 
 @pytest.mark.parametrize("bins", [None, 3])
 def test_noise_is_that_of_the_tasks_seeds_and_stays_in_bounds(bins):
-    actions = box([-1.0, -0.05], [1.0, 0.05], noise=0.1, bins=bins)
+    actions = box([-1.0, -0.0625], [1.0, 0.0625], noise=0.1, bins=bins)
     low, high = (np.array(actions[name], np.float32) for name in ("low", "high"))
     outputs = np.zeros(count_outputs(actions), np.float32)
     decoder = make_decoder(actions, outputs)
@@ -77,7 +90,7 @@ def test_noise_is_that_of_the_tasks_seeds_and_stays_in_bounds(bins):
     for action in noisy:
         expected = quiet + np.float32(0.1) * generator.standard_normal(2, dtype=np.float32)
         assert action.tolist() == np.clip(expected, low, high).tolist()
-    assert max(action[1] for action in noisy) == np.float32(0.05)
+    assert max(action[1] for action in noisy) == 0.0625
     decoder.reset((3, 4))
     assert decoder(0).tolist() == noisy[0].tolist()
     decoder.reset((3, 5))

@@ -2,8 +2,9 @@ from es.caps import adaptive_cap, variable_cap
 
 
 def test_the_variable_cap_is_twice_the_mean_of_the_batch():
-    assert variable_cap([3, 4, 8]) == 10
-    assert variable_cap([0]) == 1
+    assert variable_cap([3, 4, 8], most=100) == 10
+    assert variable_cap([3, 4, 8], most=7) == 7
+    assert variable_cap([0], most=100) == 1
 
 
 def test_the_adaptive_cap_is_twice_the_mean_so_far():

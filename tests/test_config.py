@@ -55,7 +55,8 @@ def test_later_layers_win(tmp_path):
 def test_settings_survive_a_file(tmp_path):
     config = parse(
         ["--env-name", 'quo"ted\\ ü😀\x7f', "--useAdam", "--seed", "3", "--target-return", "1e-7",
-         "--workers", "auto", "--max-minutes", "2"]
+         "--workers", "auto", "--max-minutes", "2",
+         "--hidden-sizes", "3", "4", "--env-kwargs", "a=1", "b=x y", "--optimizer", "adamw"]
     )  # fmt: skip
     (tmp_path / "a.toml").write_text(write_toml(config.saved()), encoding="utf-8")
     assert parse([], read_toml(str(tmp_path / "a.toml"))) == config
@@ -75,7 +76,12 @@ def test_what_a_command_does_once_is_not_saved():
         "--max-gradient-updates 0", "--max-gradient-updates -3", "--max-frames 0",
         "--max-minutes 0", "--max-minutes inf", "--target-return nan", "--eval-episodes 0",
         "--eval-every 0", "--save-every -1", "--seed -1", "--workers -1", "--episodes 0",
-        "--env-name=", "--env-name= ", "--run-dir=",
+        "--env-name=", "--env-name= ", "--run-dir=", "--frame-skip 0", "--noop-max -1",
+        "--sticky-actions 1.5", "--reward-shift 1e+300", "--hidden-sizes 0",
+        "--hidden-sizes 64 -3", "--action-bins 1", "--action-noise -1.0", "--sigma-decay 1.5",
+        "--sigma-decay 0.0", "--sigma-min 0.0", "--momentum 1.0", "--momentum -0.5",
+        "--weight-decay -1.0", "--top-directions 0", "--episodes-per-perturbation 0",
+        "--param-fraction 0.0", "--param-fraction 1.5", "--env-kwargs g", "--env-kwargs =3",
     ],
 )  # fmt: skip
 def test_a_value_that_makes_no_sense_is_one_line_with_flag_and_value(arguments):
@@ -94,11 +100,63 @@ def test_test_needs_a_checkpoint():
         validate(parse(["--test"]))
 
 
-@pytest.mark.parametrize("arguments", ["--lr fast", "--nonsense 3", "--workers many", "--n 2.5"])
-def test_a_syntax_error_ends_with_status_2(arguments, capsys):
-    with pytest.raises(SystemExit) as leaving:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--lr fast", "--lr fast: must be a number"),
+        ("--small-net --lr fast --n 4", "--lr fast: must be a number"),
+        ("--lr=fast", "--lr fast: must be a number"),
+        ("--n 2.5", "--n 2.5: must be a whole number"),
+        ("--n", "--n: a whole number must follow"),
+        ("--n 2 3", "3: belongs to no flag"),
+        ("stray --n 2", "stray: belongs to no flag"),
+        ("--small-net yes", "yes: belongs to no flag"),
+        ("--no-small-net yes", "yes: belongs to no flag"),
+        ("--nonsense 3", "--nonsense: there is no such flag"),
+        ("--sigm 3", "--sigm: there is no such flag; did you mean --sigma?"),
+        ("--seed 1.5", "--seed 1.5: must be a whole number"),
+        ("--workers many", "--workers many: must be a whole number or 'auto'"),
+        ("--hidden-sizes 64,64", "--hidden-sizes 64,64: must be a list of whole numbers"),
+        ("--optimizer ADAM", "--optimizer ADAM: must be 'sgd' or 'adam' or 'adamw'"),
+        ("--shaping Raw --n 3",
+         "--shaping Raw: must be 'nes' or 'centered-rank' or 'normalized' or 'raw'"),
+    ],
+)  # fmt: skip
+def test_a_command_line_that_cannot_be_read_is_one_line(arguments, message, capfd):
+    with pytest.raises(UsageError) as raised:
         parse(arguments.split())
-    assert leaving.value.code == 2
+    assert str(raised.value) == message
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--n 7", "--n 7"),
+        ("--useAdam --optimizer sgd", "--useAdam contradicts --optimizer sgd"),
+        ("--optimizer adam --momentum 0.9", "--momentum 0.9"),
+        ("--sampling gaussian --top-directions 2", "--top-directions 2"),
+        ("--n 10 --top-directions 6", "--top-directions 6: must be at most half of --n 10"),
+        ("--sigma-min 0.01", "--sigma-min 0.01: is a limit for --sigma-decay"),
+        ("--sigma-min 1 --sigma-decay 0.9", "--sigma-min 1.0: must be at most --sigma 0.05"),
+        ("--variable-ep-len --adaptive-ep-len", "give one"),
+        ("--hidden-sizes --activation tanh", "--activation tanh"),
+        ("--episodes 3", "--episodes 3: is for --test"),
+        ("--no-render", "--no-render: is for --test"),
+    ],
+)
+def test_settings_that_do_not_go_together(arguments, words):
+    with pytest.raises(UsageError) as raised:
+        validate(parse(arguments.split()))
+    assert words in str(raised.value)
+
+
+def test_settings_that_go_together():
+    for arguments in (
+        "--n 7 --sampling gaussian", "--useAdam --optimizer adam", "--n 10 --top-directions 5",
+        "--sigma-min 0.01 --sigma-decay 0.9", "--optimizer sgd --momentum 0.9", "--hidden-sizes",
+    ):  # fmt: skip
+        validate(parse(arguments.split()))
 
 
 @pytest.mark.parametrize(
@@ -117,6 +175,10 @@ def test_a_syntax_error_ends_with_status_2(arguments, capsys):
         (f"lr = 1{'0' * 400}", "is not a number"),
         (f"n = 1{'0' * 5000}", "not valid TOML"),
         (f"n = {'[' * 5000}", "not valid TOML"),
+        ("hidden-sizes = 64", "hidden-sizes = 64 is not a list of whole numbers"),
+        ("hidden-sizes = [6.4]", "hidden-sizes = [6.4] is not a list of whole numbers"),
+        ("env-kwargs = [1]", "env-kwargs = [1] is not a list of strings"),
+        ("shaping = 'rank'", "shaping = 'rank' is not 'nes' or"),
         ("test = true", "--test belongs on the command line"),
         ('config = "b.toml"', "--config belongs on the command line"),
     ],
@@ -142,6 +204,19 @@ def test_only_settings_of_the_algorithm_count_as_different():
     own = from_mapping(Config(seed=4).saved(), "checkpoint")
     assert differences(config, own) == ["--lr 0.2 differs from the checkpoint's 0.1"]
     assert differences(config, own, ["env_name"]) == []
+
+
+def test_settings_that_were_left_at_their_default_count_too():
+    own = from_mapping(Config(seed=4).saved(), "checkpoint")
+    for arguments, words in (
+        ("--top-directions 3", "--top-directions 3 differs from the checkpoint's None"),
+        ("--hidden-sizes 3", "--hidden-sizes 3 differs from the checkpoint's 64 64"),
+        ("--optimizer adam", "--optimizer adam differs from the checkpoint's None"),
+    ):
+        assert differences(parse([*arguments.split(), "--seed", "4"]), own) == [words]
+    adam = from_mapping(Config(seed=4, use_adam=True).saved(), "checkpoint")
+    assert differences(parse(["--optimizer", "adam", "--seed", "4"]), adam) == []
+    assert differences(parse(["--optimizer", "sgd", "--seed", "4"]), own) == []
 
 
 def test_help_is_grouped_complete_and_light():

@@ -61,6 +61,8 @@ def test_boxes_of_any_shape_are_flattened():
         spaces.Graph(spaces.Discrete(2), None),
         spaces.Dict(a=spaces.Discrete(2), b=spaces.Sequence(spaces.Discrete(2))),
         spaces.Box(-1, 1, (0,)),
+        spaces.Dict({}),
+        spaces.Tuple(()),
     ],
 )
 def test_observations_without_a_fixed_number_of_numbers_are_errors(space):
@@ -73,26 +75,39 @@ def images(*shape):
 
 
 def test_images_are_bytes_of_two_or_three_dimensions():
-    for shape in ((60, 80), (60, 80, 1), (60, 80, 3), (60, 80, 4), (3, 60, 80), (4, 84, 84)):
+    for shape in ((60, 80), (60, 80, 1), (60, 80, 3), (60, 80, 12), (3, 60, 80), (4, 84, 84)):
         assert is_image(images(*shape))
-    for space in (images(128), images(60, 80, 9), spaces.Box(0, 1, (60, 80, 3))):
+    for space in (images(128), images(60, 80, 90), images(0, 84, 84), images(2, 2, 2, 2)):
+        assert not is_image(space)
+
+
+def test_images_may_be_numbers_with_the_bounds_of_one():
+    assert is_image(spaces.Box(0, 1, (60, 80, 3)))
+    assert is_image(spaces.Box(0, 255, (3, 60, 80), np.float64))
+    for space in (
+        spaces.Box(0, 1, (60, 80)), spaces.Box(-1, 1, (60, 80, 3)), spaces.Box(0, 1, (60, 80, 90))
+    ):  # fmt: skip
         assert not is_image(space)
 
 
 def test_images_of_other_shapes_are_seen_alike():
-    """A bright upper half, in every order of its dimensions."""
+    """A bright upper half, in every order of its dimensions and as numbers."""
     upright = np.zeros((60, 80, 3), np.uint8)
     upright[:30] = 200
     expected = None
-    for frame in (upright, upright[..., 0], np.moveaxis(upright, 2, 0), upright[..., [0, 1, 2, 0]]):
-        env = PreprocessImage(Showing(images(*frame.shape)))
-        seen = env.observation(frame)
+    for frame in (
+        upright, upright[..., 0], np.moveaxis(upright, 2, 0), upright[..., [0, 1, 2, 0, 1]],
+        (upright / 255).astype(np.float32), upright.astype(np.float64),
+    ):  # fmt: skip
+        high = 255 if frame.max() > 1 else 1
+        space = spaces.Box(0, high, frame.shape, frame.dtype.type)
+        env = PreprocessImage(Showing(space))
         env.reset(seed=0)
         seen = env.observation(frame)
         assert seen.shape == (1, 42, 42)
         assert seen[0, :20].min() > seen[0, 22:].max()
         expected = seen.copy() if expected is None else expected
-        assert np.array_equal(seen[0] > 0, expected[0] > 0)
+        np.testing.assert_allclose(seen, expected, atol=0.05)
 
 
 def test_action_spaces_are_described():

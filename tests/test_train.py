@@ -201,7 +201,9 @@ def test_a_vector_environment_uses_the_mlp_and_says_so(program):
         "--env-name", "Acrobot-v1", "--n", 2, "--workers", 0, "--max-gradient-updates", 1,
         "--max-episode-length", 20,
     )  # fmt: skip
-    assert out.startswith("Acrobot-v1 has vector observations: using the MLP (--small-net).\n")
+    assert out.startswith(
+        "Acrobot-v1 is seen as a vector of 6 numbers: using the MLP (--small-net).\n"
+    )
     assert "linear1.weight" in read("checkpoints/Acrobot-v1/latest.pth").parameters
 
 
@@ -218,7 +220,10 @@ def unreadable(program):
         ("--n 7", "--n 7"),
         ("--lr nan", "--lr nan"),
         ("--env-name Pnog-v5", "--env-name Pnog-v5"),
-        ("--env-name CartPole-v1 --env-kwargs nonsense=1", "--env-kwargs {'nonsense': 1}"),
+        (
+            "--env-name CartPole-v1 --env-kwargs nonsense=1",
+            "--env-kwargs nonsense=1: cannot be made",
+        ),
         ("--env-name CartPole-v1 --vbn", "--vbn"),
         ("--env-name CartPole-v1 --action-bins 3", "--action-bins 3"),
         ("--env-name CartPole-v1 --action-noise 0.1", "--action-noise 0.1"),
@@ -228,7 +233,7 @@ def unreadable(program):
         ("--env-name PongDeterministic-v4 --action-bins 3", "--action-bins 3"),
         ("--restore run/latest.pth --obs-norm", "--obs-norm True differs"),
         ("--restore run/latest.pth --vbn --override --max-gradient-updates 9", "--vbn"),
-        ("--test --restore run/latest.pth --hidden-sizes 3", "--hidden-sizes (3,) differs"),
+        ("--test --restore run/latest.pth --hidden-sizes 3", "--hidden-sizes 3 differs"),
         ("--env-name PongDeterministic-v4 --small-net", "--small-net"),
         ("--restore missing.pth", "missing.pth"),
         ("--restore empty.pth", "empty.pth"),

@@ -15,6 +15,7 @@ class Plain(gymnasium.Env):
     """Makes a Gymnasium environment of one of the tests' own."""
 
     def __init__(self, env: Any) -> None:
+        self.action_space = gymnasium.spaces.Discrete(2)
         self.reset, self.step = env.reset, env.step  # type: ignore[method-assign]
 
 

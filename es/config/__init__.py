@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Literal
 
 from es.config.option import (
+    AMOUNT,
     ASSIGNMENTS,
     BELOW_ONE,
     FRACTION,
@@ -39,7 +40,10 @@ class Config:
 
     env_name: str = task("PongDeterministic-v4", help="Gymnasium environment id.", check=NOT_EMPTY)
     env_kwargs: tuple[str, ...] = task(
-        (), help="Arguments of the environment: KEY=VALUE ...", check=ASSIGNMENTS, shown="none"
+        (),
+        help="Arguments of the environment, such as continuous=True.",
+        check=ASSIGNMENTS,
+        shown="none",
     )
     max_episode_length: int = task(100_000, help="Steps per episode at most.", check=POSITIVE)
     variable_ep_len: bool = task(
@@ -47,8 +51,8 @@ class Config:
     )
     adaptive_ep_len: bool = task(
         False,
-        help="Cap training episodes at twice the mean length so far, or half as high again when "
-        "many reach the cap.",
+        help="Cap training episodes at twice the mean length so far; when many reach the cap, "
+        "raise it by half.",
     )
     frame_skip: int | None = task(
         None,
@@ -66,7 +70,9 @@ class Config:
         shown="the game's own",
     )
     reward_shift: float = task(
-        0.0, help="Subtract this from each step's reward for training, such as an alive bonus."
+        0.0,
+        help="Subtract this from each step's reward for training, such as an alive bonus.",
+        check=AMOUNT,
     )
 
     small_net: bool = policy(False, help="Use the small MLP instead of the Convnet-LSTM.")
@@ -83,18 +89,18 @@ class Config:
     vbn: bool = policy(False, help="Virtual batch normalisation (Convnet-LSTM).")
     action_bins: int | None = policy(
         None,
-        help="Choose continuous actions among so many values per dimension.",
+        help="Choose continuous actions among so many evenly spread values per dimension.",
         check=TWO_OR_MORE,
         shown="off",
     )
     action_noise: float = policy(
         0.0,
-        help="Standard deviation of noise on continuous actions in training.",
+        help="Standard deviation of noise on continuous actions in training, in their own units.",
         check=STRENGTH,
     )
 
     n: int = algorithm(
-        40, help="Batch size: perturbations per update (even, in mirrored pairs).",
+        40, help="Batch size: perturbations per update (even, for mirrored pairs).",
         check=TWO_OR_MORE,
     )  # fmt: skip
     sigma: float = algorithm(0.05, help="Standard deviation of the perturbations.", check=SCALE)
@@ -102,7 +108,7 @@ class Config:
         1.0, help="Sigma is multiplied by it after each update.", check=FRACTION
     )
     sigma_min: float | None = algorithm(
-        None, help="Sigma does not decay below this.", check=SCALE, shown="no limit"
+        None, help="Where --sigma-decay ends.", check=SCALE, shown="no limit"
     )
     lr: float = algorithm(0.1, help="Learning rate.", check=SCALE)
     lr_decay: float = algorithm(

@@ -13,9 +13,10 @@ NOT_NEGATIVE: Check = (lambda value: value >= 0, "must be 0 or more")
 NOT_EMPTY: Check = (lambda value: bool(value.strip()), "must not be empty")
 TWO_OR_MORE: Check = (lambda value: value >= 2, "must be 2 or more")
 PROBABILITY: Check = (lambda value: 0 <= value <= 1, "must be a probability, 0 to 1")
-FRACTION: Check = (lambda value: 0 < value <= 1, "must be above 0 and at most 1")
+FRACTION: Check = (lambda value: 1e-6 <= value <= 1, "must be above 0 (1e-6) and at most 1")
+AMOUNT: Check = (lambda value: abs(value) <= 1e30, "must be between -1e30 and 1e30")
 BELOW_ONE: Check = (lambda value: 0 <= value < 1, "must be 0 or more and below 1")
-SCALE: Check = (lambda value: 1e-30 <= value <= 1e30, "must be above 0 (1e-30 to 1e30)")
+SCALE: Check = (lambda value: 1e-30 <= value <= 1e30, "must be between 1e-30 and 1e30")
 STRENGTH: Check = (lambda value: 0 <= value <= 1e30, "must be 0 or more (1e30 at most)")
 WIDTHS: Check = (
     lambda value: all(1 <= width <= 65_536 for width in value),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import tomllib
 import types
@@ -12,16 +14,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from es.config import FIELDS, TYPES, Config, flag
+from es.config.explanation import explain, in_words
 from es.config.validation import validate
 from es.errors import UsageError
 
 MAX_WHOLE_FLOAT = 10**300
+OPTIMIZER = ("optimizer", "use_adam")  # two ways to choose it
 
 
 def parse(argv: Sequence[str], settings: Mapping[str, Any] | None = None) -> Config:
     """The command line's `Config`, with `settings` (field name -> value) as the defaults.
 
-    Exits with status 0 for `--help`, 2 for a syntax error. The values are not yet validated.
+    Exits with status 0 for `--help`; raises UsageError where it cannot be read. The values are not
+    yet validated.
     """
     import tyro  # here, because worker processes import this module and never parse
 
@@ -32,7 +37,10 @@ def parse(argv: Sequence[str], settings: Mapping[str, Any] | None = None) -> Con
         value = getattr(base, field.name)
         hint = f"(default: {shown})" if shown and value in (None, "", ()) else None
         arg = tyro.conf.arg(
-            name=field.metadata["name"], help=field.metadata["help"], help_behavior_hint=hint
+            name=field.metadata["name"],
+            help=field.metadata["help"],
+            help_behavior_hint=hint,
+            metavar=_metavar(TYPES[field.name]),
         )
         # A flag that no file can set needs no counterpart to switch it off.
         markers = [] if field.metadata["saved"] else [tyro.conf.FlagCreatePairsOff]
@@ -44,13 +52,19 @@ def parse(argv: Sequence[str], settings: Mapping[str, Any] | None = None) -> Con
     for group, fields in groups.items():
         options: Any = dataclasses.make_dataclass(group.capitalize(), fields, frozen=True)
         nested.append((group, options, dataclasses.field(default_factory=options)))
-    parsed: Any = tyro.cli(
-        dataclasses.make_dataclass("Flags", nested, frozen=True),
-        args=list(argv),
-        prog="main.py",
-        description=Config.__doc__,
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # where tyro would draw a box
+            parsed: Any = tyro.cli(
+                dataclasses.make_dataclass("Flags", nested, frozen=True),
+                args=list(argv),
+                prog="main.py",
+                description=Config.__doc__,
+                config=(tyro.conf.OmitArgPrefixes,),
+            )
+    except SystemExit as leaving:
+        if not leaving.code:
+            raise
+        raise UsageError(explain(argv)) from None
     values: dict[str, Any] = {}
     for group in groups:
         values |= vars(getattr(parsed, group))
@@ -74,7 +88,7 @@ def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
         elif _fits(value, TYPES[name]):
             checked[name] = tuple(value) if isinstance(value, list) else value
         else:
-            raise UsageError(f"{source}: {key} = {value!r} is not {_words(TYPES[name])}")
+            raise UsageError(f"{source}: {key} = {value!r} is not {in_words(TYPES[name])}")
     return checked
 
 
@@ -120,16 +134,27 @@ def inherited(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
 def differences(
     config: Config, settings: Mapping[str, Any], names: Sequence[str] = ()
 ) -> list[str]:
-    """Sentences for the settings of the algorithm (or `names`) in which `config` differs."""
+    """Sentences for the settings of the algorithm (or `names`) in which `config` differs.
+
+    settings: a checkpoint's, as of `inherited`: what is not in them was left at its default.
+    """
+    before = Config(**settings)
     if not names:
         names = [name for name, field in FIELDS.items() if field.metadata["algorithm"]]
         if config.lr_schedule != "constant":
             names.append("max_gradient_updates")  # which the schedule is laid out for
+    found = {name: (getattr(config, name), getattr(before, name)) for name in names}
+    if config.optimizer_name == before.optimizer_name:  # however it was chosen
+        found = {name: pair for name, pair in found.items() if name not in OPTIMIZER}
     return [
-        f"{flag(name)} {getattr(config, name)} differs from the checkpoint's {settings[name]}"
-        for name in names
-        if name in settings and getattr(config, name) != settings[name]
+        f"{flag(name)} {_shown(now)} differs from the checkpoint's {_shown(then)}"
+        for name, (now, then) in found.items()
+        if now != then
     ]
+
+
+def _shown(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -143,12 +168,13 @@ def _fits(value: Any, kind: Any) -> bool:
     return type(value) is kind  # exactly: True is an int, but no number of workers
 
 
-def _words(kind: Any) -> str:
-    choices = typing.get_args(kind)
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        return " or ".join(_words(choice) for choice in choices if choice is not type(None))
-    if typing.get_origin(kind) is Literal:
-        return " or ".join(repr(choice) for choice in choices)
-    if typing.get_origin(kind) is tuple:
-        return f"a list, each of it {_words(choices[0])}"
-    return {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}[kind]
+def _metavar(kind: Any) -> str | None:
+    """What stands for a value in the help text, where it would say that None can be typed."""
+    choices = [choice for choice in typing.get_args(kind) if choice is not type(None)]
+    if typing.get_origin(kind) is not types.UnionType:
+        return None
+    words = []
+    for choice in choices:
+        literal = typing.get_origin(choice) is Literal
+        words.append(",".join(typing.get_args(choice)) if literal else choice.__name__.upper())
+    return "|".join(words)

@@ -8,8 +8,11 @@ from es.config import FIELDS, Config, flag
 from es.errors import UsageError
 
 
-def validate(config: Config) -> None:
-    """Raises UsageError, naming flag, value and remedy, for the first setting that is wrong."""
+def validate(config: Config, *, combinations: bool = True) -> None:
+    """Raises UsageError, naming flag, value and remedy, for the first setting that is wrong.
+
+    combinations: False while a checkpoint's settings are still missing.
+    """
     for name, field in FIELDS.items():
         value, check = getattr(config, name), field.metadata["check"]
         if isinstance(value, float) and not math.isfinite(value):
@@ -17,9 +20,14 @@ def validate(config: Config) -> None:
         if value is not None and check is not None and not check[0](value):
             shown = " ".join(map(str, value)) if isinstance(value, tuple) else repr(value)
             raise UsageError(f"{flag(name)} {shown}: {check[1]}")
-    _validate_combinations(config)
+    if combinations:
+        _validate_combinations(config)
     if config.test and not config.restore:
         raise UsageError("--test needs --restore CHECKPOINT, the policy to play")
+    if config.episodes is not None and not config.test:
+        raise UsageError(f"--episodes {config.episodes}: is for --test; give both")
+    if config.no_render and not config.test:
+        raise UsageError("--no-render: is for --test; give both")
 
 
 def _validate_combinations(config: Config) -> None:
@@ -43,6 +51,9 @@ def _validate_combinations(config: Config) -> None:
         ),
         f"--sigma-min {config.sigma_min}: must be at most --sigma {config.sigma}": (
             (config.sigma_min or 0) > config.sigma
+        ),
+        f"--activation {config.activation}: is for hidden layers, and --hidden-sizes names none": (
+            not config.hidden_sizes and config.activation != "selu"
         ),
         "--variable-ep-len and --adaptive-ep-len are two ways to choose the cap: give one": (
             config.variable_ep_len and config.adaptive_ep_len

@@ -1,0 +1,79 @@
+"""What is wrong with a command line that cannot be parsed, in one line."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from es.config import FIELDS, TYPES, flag
+
+WORDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
+PLURALS = {str: "strings", int: "whole numbers", float: "numbers"}
+
+
+def in_words(kind: Any) -> str:
+    """What a value of a setting's type is."""
+    choices = typing.get_args(kind)
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return " or ".join(in_words(choice) for choice in choices if choice is not type(None))
+    if typing.get_origin(kind) is Literal:
+        return " or ".join(repr(choice) for choice in choices)
+    if typing.get_origin(kind) is tuple:
+        return f"a list of {PLURALS[choices[0]]}"
+    return WORDS[kind]
+
+
+def explain(argv: Sequence[str]) -> str:
+    """The first fault of a command line: an unknown flag, or a value that its flag cannot have."""
+    names = {flag(name): name for name in FIELDS}
+    switches = {key.replace("--", "--no-", 1) for key, name in names.items() if TYPES[name] is bool}
+    known: str | None = None
+    values: list[str] = []
+    for word in [*argv, "--"]:
+        given, equals, value = word.partition("=")
+        if not word.startswith("--"):
+            values.append(word)
+            continue
+        if fault := _fault(known, names, values):
+            return fault
+        spelled = given.replace("_", "-")
+        if word != "--" and spelled not in names and spelled not in switches:
+            close = difflib.get_close_matches(given, [*names, *switches], n=1, cutoff=0.7)
+            return f"{given}: there is no such flag" + (
+                f"; did you mean {close[0]}?" if close else ""
+            )
+        known, values = (spelled if spelled in names else None), [value] if equals else []
+    return f"{' '.join(argv)}: cannot be read; see --help"
+
+
+def _fault(known: str | None, names: dict[str, str], values: Sequence[str]) -> str | None:
+    """What is wrong with the values that follow a flag (None: the start, or a --no- flag)."""
+    kind = TYPES[names[known]] if known else bool
+    if typing.get_origin(kind) is tuple:
+        wrong = [value for value in values if not _can_be(value, typing.get_args(kind)[0])]
+    else:
+        count = 0 if kind is bool else 1
+        if len(values) < count:
+            return f"{known}: {in_words(kind)} must follow"
+        if len(values) > count:
+            return f"{values[count]}: belongs to no flag"
+        wrong = [value for value in values if not _can_be(value, kind)]
+    return f"{known} {' '.join(values)}: must be {in_words(kind)}" if wrong else None
+
+
+def _can_be(value: str, kind: Any) -> bool:
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return any(_can_be(value, choice) for choice in typing.get_args(kind))
+    if typing.get_origin(kind) is Literal:
+        return value in typing.get_args(kind)
+    if kind is type(None):
+        return value == "None"
+    convert: Callable[[str], Any] = kind
+    try:
+        convert(value)
+    except ValueError:
+        return False
+    return True
