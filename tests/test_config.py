@@ -81,7 +81,7 @@ def test_what_a_command_does_once_is_not_saved():
         "--hidden-sizes 64 -3", "--action-bins 1", "--action-noise -1.0", "--sigma-decay 1.5",
         "--sigma-decay 0.0", "--sigma-min 0.0", "--momentum 1.0", "--momentum -0.5",
         "--weight-decay -1.0", "--top-directions 0", "--episodes-per-perturbation 0",
-        "--param-fraction 0.0", "--param-fraction 1.5", "--env-kwargs g", "--env-kwargs =3",
+        "--param-fraction 0.0", "--param-fraction 1.5", "--env-kwargs g",
     ],
 )  # fmt: skip
 def test_a_value_that_makes_no_sense_is_one_line_with_flag_and_value(arguments):

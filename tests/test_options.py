@@ -1,9 +1,12 @@
 """Every option in whole runs: the same to the bit for any workers, and after resuming."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from es.checkpoint import save
 from tests.conftest import read, rows, same, same_run, timeless
 
 PENDULUM = "--env-name Pendulum-v1 --max-episode-length 30 --hidden-sizes 8"
@@ -141,3 +144,99 @@ def test_an_override_changes_sigma_optimiser_and_momentum(program):
         updates = len(rows(Path("run"))) + 1
         status, _, err = program(*again, *optimizer, "--max-gradient-updates", updates)
         assert (status, err) == (0, "")
+
+
+def test_a_policy_cannot_be_changed_even_on_purpose(program):
+    learned(program)
+    for change in (
+        "--hidden-sizes 3", "--activation tanh", "--obs-norm", "--action-bins 3", "--vbn"
+    ):  # fmt: skip
+        again = ("--restore", "run/latest.pth", "--override", *change.split())
+        status, _, err = program(*again, "--max-gradient-updates", 3)
+        assert status == 2
+        assert err.startswith(f"error: {change.split()[0]} ")
+        assert "the policy is made for it" in err
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--n 5 --sampling gaussian", "--n 100 --top-directions 30",
+     "--sigma-decay 0.9 --sigma-min 0.01", "--optimizer sgd --momentum 0.5"],
+)  # fmt: skip
+def test_a_flag_of_a_restored_run_may_be_repeated(program, options):
+    """Even where it would make no sense beside the defaults."""
+    learned(program, *options.split())
+    again = ("--restore", "run/latest.pth", "--max-gradient-updates", 3, "--workers", 0)
+    for flags in (options.split()[:2], options.split()[2:]):
+        assert program(*again, *flags)[::2] == (0, "")
+
+
+def test_adam_has_two_names_on_resuming_too(program):
+    learned(program, "--useAdam")
+    again = ("--workers", 0, "--restore", "run/latest.pth", "--max-gradient-updates")
+    assert program(*again, 3, "--useAdam")[::2] == (0, "")
+    assert program(*again, 4, "--optimizer", "adam")[::2] == (0, "")
+    status, _, err = program(*again, 5, "--optimizer", "adamw")
+    assert status == 2
+    assert "--optimizer adamw differs" in err
+    assert program(*again, 5, "--optimizer", "adamw", "--override")[::2] == (0, "")
+
+
+def test_a_lower_cap_holds_at_once(program):
+    learned(program, "--adaptive-ep-len")
+    again = ("--restore", "run/latest.pth", "--override", "--workers", 0)
+    program(*again, "--max-episode-length", 5, "--max-gradient-updates", 3)
+    assert float(rows(Path("run"))[-1]["episode_length_mean"]) == 5
+
+
+def test_a_score_of_another_task_is_not_compared_with(program):
+    learned(program)
+    again = ("--restore", "run/latest.pth", "--override", "--workers", 0)
+    program(*again, "--env-kwargs", "g=30", "--max-gradient-updates", 3)
+    assert read("run/best.pth").settings["env_kwargs"] == ["g=30"]
+
+
+def test_a_rate_that_has_decayed_to_nothing_is_loaded_again(program):
+    decay = ("--lr", "1e-30", "--lr-decay", "1e-30", "--sigma", "1e-29", "--sigma-decay", "0.001")
+    learned(program, *decay, "--max-gradient-updates", 12)
+    assert program("--restore", "run/latest.pth", "--max-gradient-updates", 13)[::2] == (0, "")
+
+
+BAD_STEP: Any = {"state": {0: {"step": torch.tensor(-1.0)}}}
+DAMAGE: dict[str, list[Any]] = {
+    "normalizer": [None, {}, {"count": 10**400, "moments": torch.zeros(2, 3).double()},
+                   {"count": 1, "moments": torch.zeros(2, 3).double().requires_grad_()},
+                   {"count": 1, "moments": torch.zeros(2, 3).double().to_sparse()},
+                   {"count": 1, "moments": torch.zeros(2, 4).double()}],
+    "optimizer": [BAD_STEP, {"state": {1: {}}},
+                  {"state": torch.zeros(2)}, torch.zeros(())],
+    "settings": [torch.zeros(())],
+    "environment": [torch.zeros(()), {"id": "Pendulum-v1", "kwargs": {}}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "value"), [(k, v) for k in DAMAGE for v in DAMAGE[k]])
+def test_a_damaged_checkpoint_is_one_line(program, field, value):
+    learned(program, "--obs-norm", "--optimizer", "adam")
+    checkpoint = read("run/latest.pth")
+    if value is BAD_STEP:
+        value = {"state": {0: checkpoint.optimizer["state"][0] | value["state"][0]}}
+    Path("damaged").mkdir()
+    save(checkpoint._replace(**{field: value}), Path("damaged/latest.pth"))
+    status, _, err = program("--restore", "damaged/latest.pth", "--max-gradient-updates", 3)
+    assert status == 2
+    assert "damaged" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("shape", [None, (0, 1, 42, 42), (3, 1, 40, 40)])
+def test_a_damaged_reference_batch_is_one_line(program, shape):
+    run = ("--env-name", "BoxingDeterministic-v4", "--vbn", "--n", 2, "--max-episode-length", 3)
+    program(*run, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "damaged")
+    checkpoint = read("damaged/latest.pth")
+    reference = None if shape is None else torch.zeros(shape)
+    save(checkpoint._replace(reference=reference), Path("damaged/latest.pth"))
+    status, _, err = program("--restore", "damaged/latest.pth", "--max-gradient-updates", 3)
+    assert status == 2
+    assert "damaged" in err
+    assert err.count("\n") == 1

@@ -69,6 +69,11 @@ def test_an_exception_of_the_environment_comes_with_task_and_traceback(pool):
         failing.evaluate(SNAPSHOT, [*TASKS[:5], UNLUCKY])
 
 
+def test_in_this_process_it_does_too():
+    with pytest.raises(RunError, match=r"(?s)Task\(index=5.*ValueError: unlucky"):
+        InProcessPool(recipe(Raising)).evaluate(SNAPSHOT, [*TASKS[:5], UNLUCKY])
+
+
 @pytest.mark.parametrize(
     ("made_of", "cause"), [(KILLED, "signal SIGKILL"), (EXITED, "exit code 3")]
 )

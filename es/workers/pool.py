@@ -12,6 +12,7 @@ import multiprocessing
 import selectors
 import signal
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import connection
 from typing import Any, Literal, NamedTuple, Protocol
@@ -52,10 +53,13 @@ class InProcessPool:
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
     ) -> list[Result]:
-        """The results of all tasks, in task order."""
+        """The results of all tasks, in task order; RunError where the environment raises."""
         results = []
         for task in tasks:
-            results.append(self._player.play(snapshot, task))
+            try:
+                results.append(self._player.play(snapshot, task))
+            except Exception as error:
+                raise RunError(f"playing {task} failed:\n{traceback.format_exc()}") from error
             if progress:
                 progress(len(results))
         return results
