@@ -125,11 +125,14 @@ def test_the_unperturbed_episode_has_no_noise_on_its_actions(program):
 
 
 def test_the_progress_shows_scheduled_rates_and_decayed_sigma(program):
-    options = ("--lr-schedule", "linear", "--max-gradient-updates", 4, "--sigma-decay", 0.5)
+    options = (
+        "--lr-schedule", "linear", "--max-gradient-updates", 4, "--sigma-decay", 0.5,
+        "--sigma-min", 0.01,
+    )  # fmt: skip
     learned(program, *options)
     rates = [float(row["lr"]) for row in rows(Path("run"))]
     assert rates == pytest.approx([0.001, 0.00075, 0.0005, 0.00025])
-    assert [float(row["sigma"]) for row in rows(Path("run"))] == [0.05, 0.025, 0.0125, 0.00625]
+    assert [float(row["sigma"]) for row in rows(Path("run"))] == [0.05, 0.025, 0.0125, 0.01]
     status, _, err = program("--restore", "run/latest.pth", "--max-gradient-updates", 8)
     assert status == 2
     assert "--max-gradient-updates 8 differs" in err

@@ -20,11 +20,13 @@ def test_frames_are_those_of_random_play_as_the_network_sees_them():
     env = make_env(PONG)
     env.action_space.seed(3)
     env.reset(seed=derive_seeds(3, 0, Stream.REFERENCE, 1)[0])
-    seen = set()
+    seen: dict[bytes, int] = {}
     over = False
     while not over:
         observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
-        seen.add(observation.tobytes())
+        seen[observation.tobytes()] = len(seen)
         over = terminated or truncated
     frames = gather_frames(PONG, 3)
-    assert {frame.tobytes() for frame in frames[:60]} <= seen
+    places = [seen[frame.tobytes()] for frame in frames[:60]]
+    assert places == sorted(places)
+    assert places[-1] - places[0] > 200  # from far apart

@@ -13,6 +13,20 @@ def test_an_episode_ends_with_the_environment_or_at_the_cap():
     assert rollout(Counting(length=5), actor, seed=7, cap=3) == Episode(6.0, 3)
 
 
+class Single(Counting):
+    """Pays in single precision."""
+
+    def reward(self, action, over):
+        return np.float32(0.1)
+
+
+def test_returns_are_summed_in_double_precision():
+    actor = Summing()
+    actor.bind(np.zeros(1, np.float32))
+    episode = rollout(Single(length=10_000), actor, seed=0, cap=10_000)
+    assert episode.episode_return == pytest.approx(10_000 * float(np.float32(0.1)), rel=1e-12)
+
+
 def test_an_episode_is_cut_off_after_the_environments_own_number_of_steps():
     snapshot, task = Snapshot(np.zeros(3, np.float32), 0.1), Task(0, 0, 0, 0, 100)
     for max_steps, steps in ((3, 3), (7, 5), (None, 5)):

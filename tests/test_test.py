@@ -6,6 +6,8 @@ import re
 import numpy as np
 import pytest
 
+from envs import describe_env, make_env
+from test import Window
 from tests.conftest import read
 
 
@@ -94,3 +96,15 @@ def test_every_frame_is_shown_until_the_window_closes(program, monkeypatch, env)
     assert min(sizes[0]) >= 400
     assert rewards(out) == rewards(out)[:2]  # two whole episodes of 6 frames; the third was cut
     assert out.splitlines()[-1].startswith("2 episodes: mean")
+
+
+@pytest.mark.parametrize(
+    ("env", "skip", "speed"),
+    [("Pendulum-v1", 1, 30), ("Pendulum-v1", 3, 10), ("PongDeterministic-v4", 3, 20)],
+)
+def test_frames_are_shown_at_the_environments_speed(monkeypatch, env, skip, speed):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    description = describe_env(env, frame_skip=skip)
+    window = Window(make_env(description, "rgb_array"), env, description["frame_skip"])
+    assert window._frames_per_second == speed
+    window.close()

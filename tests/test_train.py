@@ -224,6 +224,7 @@ def unreadable(program):
             "--env-name CartPole-v1 --env-kwargs nonsense=1",
             "--env-kwargs nonsense=1: cannot be made",
         ),
+        ("--env-name CartPole-v1 --hidden-sizes 65536 65536", "4295491586 parameters"),
         ("--env-name CartPole-v1 --vbn", "--vbn"),
         ("--env-name CartPole-v1 --action-bins 3", "--action-bins 3"),
         ("--env-name CartPole-v1 --action-noise 0.1", "--action-noise 0.1"),
