@@ -62,18 +62,19 @@ class MLPActor:
         self._packed = np.split(packed, np.cumsum(sizes[:-1]))
         scratch = aligned(sum(whole_panels(width) for width in widths))
         self._outputs = scratch[-whole_panels(outputs) :][:outputs]
-        arguments = packed, np.array(widths), ACTIVATIONS.index(network["activation"]), scratch
+        arguments = packed, np.array([ACTIVATIONS.index(network["activation"]), *widths]), scratch
         self._statistics: DoubleArray | None = None
-        self._forward: Callable[[np.ndarray], int] = partial(mlp, *arguments)
+        self._forward: Callable[[np.ndarray], Any] = partial(mlp, *arguments)
         if network["normalize"]:
             self._statistics = np.zeros((4, inputs))
             self._statistics[1] = 1
             self._forward = partial(normalized_mlp, *arguments, self._statistics.reshape(-1))
         self._input = np.empty(inputs)
-        self._see: Callable[[np.ndarray], int] = self._forward
         self._decoder = make_decoder(network["actions"], self._outputs)
+        self._see: Callable[[np.ndarray], Any] = self._forward
         # Most often the index of the largest output is the action: a call less.
         self._is_action = network["actions"] | {"n": 0} == {"kind": "discrete", "n": 0, "start": 0}
+        self._choose = self._see if self._is_action else self._see_and_decode
 
     def bind(self, theta: FloatArray, statistics: DoubleArray | None = None) -> None:
         """Takes over theta: (P,) float32, and statistics: (2, inputs) for the observations."""
@@ -95,11 +96,11 @@ class MLPActor:
     def act(self, observation: np.ndarray) -> Any:
         """The best action for an observation: (inputs,)."""
         try:
-            largest = self._see(observation)
+            return self._choose(observation)
         except TypeError:  # neither float32 nor float64, not contiguous, read-only, no array ...
             self._see = self._convert_and_see
-            largest = self._see(observation)
-        return largest if self._is_action else self._decoder(largest)
+            self._choose = self._see if self._is_action else self._see_and_decode
+            return self._choose(observation)
 
     def observed(self) -> DoubleArray | None:
         """Of the observations since the reset: sums of deviations and of their squares."""
@@ -108,6 +109,9 @@ class MLPActor:
     def outputs(self) -> FloatArray:
         """The network's outputs for the last observation: (outputs,)."""
         return self._outputs.copy()
+
+    def _see_and_decode(self, observation: np.ndarray) -> Any:
+        return self._decoder(self._see(observation))
 
     def _convert_and_see(self, observation: np.ndarray) -> int:
         np.copyto(self._input, observation, casting="unsafe")

@@ -88,11 +88,11 @@ def test_activations_stay_finite_and_right_at_any_size():
         1.0507009873554805 * (v if v > 0 else 1.6732632423543772 * math.expm1(v))
         for v in x.astype(float)
     ]
-    widths = np.array([1, 10, 1])
-    scratch = aligned(sum(whole_panels(width) for width in widths))
+    plan = np.array([0, 1, 10, 1])
+    scratch = aligned(sum(whole_panels(width) for width in plan[1:]))
     packed = aligned(packed_size(1, 10) + packed_size(10, 1))
     layers.pack_dense(x, np.zeros(10, np.float32), 1, 10, packed)
-    layers.mlp(packed, widths, 0, scratch, np.ones(1, np.float32))
+    layers.mlp(packed, plan, scratch, np.ones(1, np.float32))
     hidden = scratch[whole_panels(1) :][:10]
     np.testing.assert_allclose(hidden, expected, rtol=1e-5, atol=2e-7)
 

@@ -24,14 +24,16 @@ _seconds = 0.0
 def compiler(**options: Any) -> Callable[..., Callable[[Callable[..., Any]], Any]]:
     """A decorator, with Numba's options, that takes the signatures to compile a function for.
 
-    Without signatures a function is for use inside other kernels. The cache sees changes in a
-    kernel's own file only: so that file says the options, and kernels use no other file's.
+    Without signatures a function is for use inside other kernels; it may have options of its own,
+    such as inline="always", which saves a tenth of a microsecond of handing arrays over. The cache
+    sees changes in a kernel's own file only: so that file says the options, and kernels use no
+    other file's.
     """
 
-    def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Any]:
+    def kernel(*signatures: Any, **more: Any) -> Callable[[Callable[..., Any]], Any]:
         def compiled(function: Callable[..., Any]) -> Any:
             if not signatures:
-                return numba.njit(**options)(function)
+                return numba.njit(**options, **more)(function)
             start = time.monotonic()
             try:
                 with _one_process_at_a_time():

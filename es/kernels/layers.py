@@ -98,7 +98,7 @@ def selu(values):
         values[i] = _SELU_SCALE * x if x > _ZERO else negative
 
 
-@kernel()
+@kernel(inline="always")
 def _activate(values, activation):
     if activation == 0:
         selu(values)
@@ -167,7 +167,7 @@ def dense(packed, x, inputs, outputs, y):
                 sums[j] += left + right
 
 
-@kernel()
+@kernel(inline="always")
 def _largest(values, start, stop):
     best = start
     for i in range(start + 1, stop):
@@ -176,49 +176,49 @@ def _largest(values, start, stop):
     return best - start
 
 
-@kernel()
-def _layers(packed, widths, activation, scratch):
+@kernel(inline="always")
+def _layers(packed, plan, scratch):
     weights, x = packed, scratch
-    last = widths.size - 2
-    for layer in range(last + 1):
-        inputs, outputs = widths[layer], widths[layer + 1]
+    last = plan.size - 2
+    for layer in range(1, last + 1):
+        inputs, outputs = plan[layer], plan[layer + 1]
         rows = 1 + (inputs + UNROLL - 1) // UNROLL * UNROLL
         y = x[(inputs + PANEL - 1) // PANEL * PANEL :]
         dense(weights, x, inputs, outputs, y)
         if layer < last:
-            _activate(y[:outputs], activation)
+            _activate(y[:outputs], plan[0])
         weights = weights[(outputs + PANEL - 1) // PANEL * rows * PANEL :]
         x = y
-    return _largest(x, 0, widths[last + 1])
+    return _largest(x, 0, plan[last + 1])
 
 
-_MLP = (_floats, _integers, int64, _floats)
+_MLP = (_floats, _integers, _floats)
 
 
 @kernel(*[int64(*_MLP, kind[::1]) for kind in (float32, float64)])
-def mlp(packed, widths, activation, scratch, observation):
+def mlp(packed, plan, scratch, observation):
     """Dense layers one after the other, activated in between; the index of the largest output.
 
-    packed: the layers' packed weights end to end. widths: of the observation and of each layer's
-    outputs. activation: an index of ACTIVATIONS. scratch: room for the observation and for each
+    packed: the layers' packed weights end to end. plan: an index of ACTIVATIONS, and the widths of
+    the observation and of each layer's outputs. scratch: room for the observation and for each
     layer's outputs, every one of them rounded up to whole panels; the outputs stay in it, last.
     Raises ValueError where the observation is of another size.
     """
-    if observation.size != widths[0]:
+    if observation.size != plan[1]:
         raise ValueError("the observation is not of the size that the network takes")
-    for i in range(widths[0]):
+    for i in range(observation.size):
         scratch[i] = observation[i]
-    return _layers(packed, widths, activation, scratch)
+    return _layers(packed, plan, scratch)
 
 
 @kernel(*[int64(*_MLP, _doubles, kind[::1]) for kind in (float32, float64)])
-def normalized_mlp(packed, widths, activation, scratch, statistics, observation):
+def normalized_mlp(packed, plan, scratch, statistics, observation):
     """As `mlp`, of the observation normalised by a mean and a factor for each number, and clipped.
 
     statistics: (4 * inputs,), the means and the factors, and then what this adds to: the sums of
     the deviations from the means, and of their squares.
     """
-    inputs = widths[0]
+    inputs = plan[1]
     if observation.size != inputs:
         raise ValueError("the observation is not of the size that the network takes")
     means, factors = statistics[:inputs], statistics[inputs : 2 * inputs]
@@ -228,7 +228,7 @@ def normalized_mlp(packed, widths, activation, scratch, statistics, observation)
         sums[i] += deviation
         squares[i] += deviation * deviation
         scratch[i] = min(max(deviation * factors[i], -CLIP), CLIP)
-    return _layers(packed, widths, activation, scratch)
+    return _layers(packed, plan, scratch)
 
 
 @kernel(void(_floats, _floats, _floats, _floats))
