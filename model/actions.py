@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,10 +94,14 @@ class Box(Decoder):
         super().__init__(actions, outputs)
         self._low = _within(actions["low"], np.inf)
         self._high = _within(actions["high"], -np.inf)
-        self._shape, self._dtype = actions["shape"], actions["dtype"]
         self._std, self._noise = np.float32(actions["noise"]), None
-        self._action = np.empty_like(self._low)
-        self._fill: Callable[[], object] = self._squash
+        self._action = action = np.empty_like(self._low)
+        self._fill: Callable[[], object] = partial(squash, outputs, self._low, self._high, action)
+        shaped, dtype = action.reshape(actions["shape"]), np.dtype(actions["dtype"])
+        as_it_is = dtype == action.dtype
+        self._result: Callable[[], np.ndarray] = (
+            shaped.copy if as_it_is else partial(shaped.astype, dtype)
+        )
         if bins := actions["bins"]:
             self._values = np.linspace(self._low, self._high, bins, dtype=np.float32)
             self._counts = np.full(self._low.size, bins)
@@ -111,15 +116,12 @@ class Box(Decoder):
 
     def __call__(self, largest: int) -> np.ndarray:
         """The action: (*shape), an array of its own."""
-        action = self._action
         self._fill()
         if self._noise is not None:
+            action = self._action
             action += self._std * self._noise.standard_normal(action.size, dtype=np.float32)
             np.clip(action, self._low, self._high, out=action)
-        return action.reshape(self._shape).astype(self._dtype)
-
-    def _squash(self) -> None:
-        squash(self.outputs, self._low, self._high, self._action)
+        return self._result()
 
     def _choose(self) -> None:
         choose(self.outputs, self._counts, self._choices)
