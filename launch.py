@@ -11,7 +11,7 @@ from typing import NamedTuple
 from es import rundir
 from es.checkpoint import Checkpoint, Counters, load
 from es.config import Config
-from es.config.sources import differences, from_mapping, write_toml
+from es.config.sources import from_mapping, write_toml
 from es.errors import UsageError
 from es.monitor.console import Console
 from es.noise import FloatArray
@@ -128,11 +128,13 @@ def _make_strategy(config: Config, ours: Checkpoint | None, theta: FloatArray) -
     if ours is None:
         return strategy
     strategy.update = ours.counters.update
-    if config.lr == ours.settings.get("lr"):
+    before = _settings(ours)
+    if config.lr == before.lr:
         strategy.lr = ours.counters.lr  # as it has decayed
-    if config.sigma == ours.settings.get("sigma"):
+    if config.sigma == before.sigma:
         strategy.sigma = ours.counters.sigma
-    if _same_optimizer(config, ours):
+    # The moments of another optimiser are of no use.
+    if (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, before.momentum > 0):
         try:
             strategy.optimizer.load(ours.optimizer)
         except (AttributeError, RuntimeError, TypeError, ValueError) as error:
@@ -140,12 +142,9 @@ def _make_strategy(config: Config, ours: Checkpoint | None, theta: FloatArray) -
     return strategy
 
 
-def _same_optimizer(config: Config, ours: Checkpoint) -> bool:
-    """Whether the checkpoint's optimiser has the moments that this one goes on with."""
-    own = from_mapping(ours.settings, "checkpoint")
-    before = Config(**{key: own[key] for key in ("optimizer", "use_adam") if key in own})
-    had_momentum = own.get("momentum", 0.0) > 0
-    return (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, had_momentum)
+def _settings(ours: Checkpoint) -> Config:
+    """Those of the checkpoint's run."""
+    return Config(**from_mapping(ours.settings, "checkpoint"))
 
 
 def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -> Counters:
@@ -156,9 +155,9 @@ def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -
     if config.variable_ep_len or config.adaptive_ep_len:
         cap = min(cap, counters.max_episode_length)
     counters = counters._replace(max_episode_length=cap)
+    before = _settings(ours)
     # A score belongs to the best.pth of its directory, and to one way of scoring.
-    scored_alike = (config.eval_every is None) == (ours.settings.get("eval_every") is None)
-    own = from_mapping(ours.settings, "checkpoint")
-    if not (same_run and scored_alike) or differences(config, own, SCORED):
-        counters = counters._replace(best_score=None)
-    return counters
+    scored_alike = (config.eval_every is None) == (before.eval_every is None) and all(
+        getattr(config, name) == getattr(before, name) for name in SCORED
+    )
+    return counters if same_run and scored_alike else counters._replace(best_score=None)

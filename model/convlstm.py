@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from es.kernels import convolutions, layers
+from es.kernels import convolutions, layers, packing
 from es.kernels.convolutions import CHANNELS
-from es.kernels.layers import aligned, packed_size, whole_panels
+from es.kernels.packing import aligned, packed_size, whole_panels
 from es.noise import DoubleArray, FloatArray
 from model.actions import NoiseSeeds, count_outputs, make_decoder
 
@@ -139,8 +139,8 @@ class ConvLSTMActor:
                 moments = self._moments(layer)
                 convolutions.normalize(packed, moments, VARIANCE_ADDED, next(parts), next(parts))
         weights_and_biases = next(parts), next(parts), next(parts), next(parts)
-        layers.pack_lstm(*weights_and_biases, FEATURES, UNITS, self._lstm)
-        layers.pack_dense(next(parts), next(parts), UNITS, self._count, self._head)
+        packing.pack_lstm(*weights_and_biases, FEATURES, UNITS, self._lstm)
+        packing.pack_dense(next(parts), next(parts), UNITS, self._count, self._head)
 
     def reset(self, noise_seeds: NoiseSeeds = None) -> None:
         """Forgets the previous episode; noise_seeds: for noise on the next one's actions."""

@@ -11,15 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from es.kernels.layers import (
-    ACTIVATIONS,
-    aligned,
-    mlp,
-    normalized_mlp,
-    pack_dense,
-    packed_size,
-    whole_panels,
-)
+from es.kernels.layers import ACTIVATIONS, mlp, normalized_mlp
+from es.kernels.packing import aligned, pack_dense, packed_size, whole_panels
 from es.noise import DoubleArray, FloatArray
 from model.actions import NoiseSeeds, count_outputs, make_decoder
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from es.kernels import compiling, convolutions, images, layers
+from es.kernels import compiling, convolutions, images, layers, packing
 from es.kernels.convolutions import CHANNELS
-from es.kernels.layers import aligned, packed_size, padded, whole_panels
+from es.kernels.packing import aligned, packed_size, padded, whole_panels
 from tests.conftest import run_python
 
 RNG = np.random.default_rng(0)
@@ -29,7 +29,7 @@ def test_dense_against_a_matrix_product(inputs, outputs):
     packed, y = aligned(packed_size(inputs, outputs)), aligned(whole_panels(outputs))
     given = aligned(padded(inputs))
     given[:inputs] = x
-    layers.pack_dense(weight.reshape(-1), bias, inputs, outputs, packed)
+    packing.pack_dense(weight.reshape(-1), bias, inputs, outputs, packed)
     layers.dense(packed, given, inputs, outputs, y)
     expected = weight.astype(np.float64) @ x + bias
     np.testing.assert_allclose(y[:outputs], expected, rtol=1e-4, atol=1e-4)
@@ -70,7 +70,7 @@ def test_lstm_cell_against_torch():
         for values in (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
     ]
     packed = aligned(packed_size(inputs + units, 4 * units))
-    layers.pack_lstm(*parameters, inputs, units, packed)
+    packing.pack_lstm(*parameters, inputs, units, packed)
     x, state, gates = aligned(inputs + units), aligned(units), aligned(4 * units)
     expected = None
     for _ in range(5):
@@ -91,7 +91,7 @@ def test_activations_stay_finite_and_right_at_any_size():
     plan = np.array([0, 1, 10, 1])
     scratch = aligned(sum(whole_panels(width) for width in plan[1:]))
     packed = aligned(packed_size(1, 10) + packed_size(10, 1))
-    layers.pack_dense(x, np.zeros(10, np.float32), 1, 10, packed)
+    packing.pack_dense(x, np.zeros(10, np.float32), 1, 10, packed)
     layers.mlp(packed, plan, scratch, np.ones(1, np.float32))
     hidden = scratch[whole_panels(1) :][:10]
     np.testing.assert_allclose(hidden, expected, rtol=1e-5, atol=2e-7)
@@ -183,7 +183,7 @@ def test_kernels_work_where_nothing_can_be_cached(tmp_path):
     shutil.copytree(FOLDER / "es", tmp_path / "es", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("es/kernels/__pycache__", "cache"):
         (tmp_path / name).touch()
-    program = "import numpy, es.kernels.layers as l; print(l.__file__, l.aligned(3).sum())"
+    program = "import numpy, es.kernels.packing as l; print(l.__file__, l.aligned(3).sum())"
     result = run_python(
         program,
         cwd=tmp_path,

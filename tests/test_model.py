@@ -17,7 +17,6 @@ from model import (
     unflatten,
 )
 from model.convlstm import ConvLSTM
-from model.mlp import MLP
 from tests.networks import convlstm, discrete, mlp
 
 MLP_NETWORK, CONV_NETWORK = mlp(), convlstm()
@@ -35,21 +34,6 @@ def test_layer_names_shapes_and_sizes_are_those_of_pytorch_es():
     }  # fmt: skip
     assert tuple(shapes["lstm.weight_ih"]) == (4 * 256, 288)
     assert initial_theta(CONV_NETWORK, 0).size == 588_710
-
-
-def test_mlp_against_its_formula():
-    module = make_module(MLP_NETWORK)
-    x = torch.tensor([0.5, -1.0, 2.0, 0.1])
-
-    def selu(value: torch.Tensor) -> torch.Tensor:
-        negative = 1.6732632423543772 * (value.exp() - 1)
-        return 1.0507009873554805 * torch.where(value > 0, value, negative)
-
-    p = dict(module.named_parameters())
-    h = selu(p["linear1.weight"] @ x + p["linear1.bias"])
-    h = selu(p["linear2.weight"] @ h + p["linear2.bias"])
-    expected = p["actor_linear.weight"] @ h + p["actor_linear.bias"]
-    torch.testing.assert_close(module(x)[0], expected)
 
 
 def test_convlstm_against_its_formula():
@@ -149,125 +133,6 @@ def test_small_activations_keep_their_digits(network, scale):
         logits, state = module(torch.from_numpy(observation), state)
         actor.act(observation)
         assert_same_logits(actor, logits)
-
-
-@pytest.mark.parametrize("activation", ["selu", "tanh", "relu"])
-def test_mlp_of_other_layers_against_its_formula(activation):
-    module = make_module(mlp(3, 5, hidden=[7], activation=activation))
-    assert isinstance(module, MLP)
-    p = dict(module.named_parameters())
-    assert list(p) == ["linear1.weight", "linear1.bias", "actor_linear.weight", "actor_linear.bias"]
-    x = torch.tensor([0.5, -1.0, 2.0])
-    hidden = getattr(functional, activation)(p["linear1.weight"] @ x + p["linear1.bias"])
-    expected = p["actor_linear.weight"] @ hidden + p["actor_linear.bias"]
-    torch.testing.assert_close(module(x)[0], expected)
-
-
-def test_a_linear_policy_is_one_matrix():
-    network = mlp(3, 2, hidden=[])
-    theta = np.array([1, 2, 3, 4, 5, 6, 0.5, -0.5], np.float32)
-    actor = make_actor(network)
-    actor.bind(theta)
-    actor.act(np.array([1, 0, -1], np.float32))
-    assert actor.outputs().tolist() == [-1.5, -2.5]
-
-
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_observations_are_normalised_clipped_and_summed(kind):
-    network = mlp(3, 4, activation="tanh")
-    actor, plain = make_actor(network | {"normalize": True}), make_actor(network)
-    theta = initial_theta(network, 0)
-    statistics = np.array([[1.0, -2.0, 100.0], [0.5, 3.0, 1e4]])
-    actor.bind(theta, statistics)
-    plain.bind(theta)
-    rng = np.random.default_rng(0)
-    for _ in range(2):  # the second time to see that a reset forgets the sums
-        seen = (100 * rng.normal(size=(20, 3))).astype(kind)
-        actor.reset()
-        for observation in seen:
-            actor.act(observation)
-            normalized = (observation - statistics[0]) * statistics[1]
-            plain.act(np.clip(normalized, -5, 5).astype(np.float32))
-            np.testing.assert_allclose(actor.outputs(), plain.outputs(), rtol=1e-5, atol=1e-6)
-        deviations = seen.astype(np.float64) - statistics[0]
-        observed = actor.observed()
-        assert observed is not None
-        np.testing.assert_allclose(observed[0], deviations.sum(axis=0), rtol=1e-9)
-        np.testing.assert_allclose(observed[1], (deviations**2).sum(axis=0), rtol=1e-9)
-    assert plain.observed() is None
-
-
-def virtually_normalized(module, reference, image):
-    """The convolutions with every step written out, on a batch: (N, 1, 42, 42)."""
-    for number in range(1, 5):
-        conv, norm = getattr(module, f"conv{number}"), getattr(module, f"norm{number}")
-        reference, image = (
-            functional.conv2d(x, conv.weight, None, 2, 1) for x in (reference, image)
-        )
-        mean = reference.mean(dim=(0, 2, 3), keepdim=True)
-        std = ((reference - mean) ** 2).mean(dim=(0, 2, 3), keepdim=True).add(1e-5).sqrt()
-        scale, shift = norm.weight[:, None, None], norm.bias[:, None, None]
-        reference, image = (
-            functional.selu(scale * (x - mean) / std + shift) for x in (reference, image)
-        )
-    return image
-
-
-def test_virtual_batch_normalisation_against_its_formula():
-    network = convlstm(vbn=True)
-    rng = np.random.default_rng(0)
-    reference = rng.normal(size=(20, 1, 42, 42)).astype(np.float32)
-    theta = initial_theta(network, 0)
-    assert "conv1.bias" not in layer_shapes(network)
-    theta += 0.1 * rng.normal(size=theta.size).astype(np.float32)
-    module = make_module(network).requires_grad_(False)
-    module.load_state_dict(unflatten(network, theta))
-    assert isinstance(module, ConvLSTM)
-    module.refer_to(torch.from_numpy(reference))
-    actor = make_actor(network, reference)
-    state = None
-    for _ in range(2):
-        actor.bind(theta)
-        actor.reset()
-        state = None
-        for _ in range(5):
-            image = (1 + 2 * rng.normal(size=(1, 42, 42))).astype(np.float32)
-            features = virtually_normalized(
-                module, *map(torch.from_numpy, (reference, image[None]))
-            )
-            hidden, _ = module.lstm(features.flatten(1), state)
-            logits, state = module(torch.from_numpy(image), state)
-            expected = module.actor_linear(hidden)[0]
-            torch.testing.assert_close(logits, expected, rtol=1e-3, atol=1e-4)
-            actor.act(image)
-            np.testing.assert_allclose(actor.outputs(), expected.numpy(), rtol=2e-3, atol=2e-4)
-        theta *= np.float32(1.5)  # statistics are those of the parameters that are bound
-        module.load_state_dict(unflatten(network, theta))
-        module.refer_to(torch.from_numpy(reference))
-
-
-def test_virtual_batch_normalisation_needs_its_reference():
-    with pytest.raises(ValueError, match="reference"):
-        make_actor(convlstm(vbn=True))
-
-
-def read_only(x):
-    return np.frombuffer(x.astype(np.float64).tobytes())
-
-
-@pytest.mark.parametrize(
-    "convert",
-    [np.float64, np.int64, np.uint8, lambda x: np.repeat(x, 2)[::2], list, read_only,
-     lambda x: x[np.newaxis]],
-)  # fmt: skip
-def test_the_mlp_takes_observations_of_any_type(convert):
-    actor, expected = make_actor(MLP_NETWORK), make_actor(MLP_NETWORK)
-    observation = np.array([1, 2, 0, 5], np.float32)
-    for each in (actor, expected):
-        each.bind(initial_theta(MLP_NETWORK, 0))
-        each.reset()
-    assert actor.act(convert(observation)) == expected.act(observation)
-    assert np.array_equal(actor.outputs(), expected.outputs())
 
 
 def test_an_observation_of_another_size_is_an_error():

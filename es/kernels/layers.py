@@ -8,7 +8,6 @@ multiple of 8 inputs.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numba import float32, float64, int64, void
 
 from es.kernels.compiling import compiler
@@ -29,28 +28,6 @@ _LN2_LOW = np.float32(-2.12194440e-4)
 _EXP_MIN, _EXP_MAX = np.float32(-87), np.float32(88)
 _SELU_SCALE = np.float32(1.0507009873554805)
 _SELU_NEGATIVE = np.float32(1.0507009873554805 * 1.6732632423543772)
-
-
-def aligned(size: int) -> npt.NDArray[np.float32]:
-    """Zeros, (size,) float32, at the start of a cache line: vector loads do not straddle two."""
-    room = np.zeros(size + 15, np.float32)
-    start = -room.ctypes.data // 4 % 16
-    return room[start : start + size]
-
-
-def padded(inputs: int) -> int:
-    """`inputs` rounded up to a multiple of UNROLL, the length of a dense layer's input array."""
-    return -(-inputs // UNROLL) * UNROLL
-
-
-def whole_panels(outputs: int) -> int:
-    """`outputs` rounded up to a multiple of PANEL, the length of a dense layer's output array."""
-    return -(-outputs // PANEL) * PANEL
-
-
-def packed_size(inputs: int, outputs: int) -> int:
-    """The size of a packed dense layer."""
-    return whole_panels(outputs) * (1 + padded(inputs))
 
 
 @kernel()
@@ -108,37 +85,6 @@ def _activate(values, activation):
     else:
         for i in range(values.size):
             values[i] = max(values[i], _ZERO)
-
-
-@kernel()
-def _pack_rows(weight, inputs, outputs, packed, first, rows):
-    for output in range(outputs):
-        at = (output // PANEL * rows + first) * PANEL + output % PANEL
-        for i in range(inputs):
-            packed[at + i * PANEL] = weight[output * inputs + i]
-
-
-@kernel(void(_floats, _floats, int64, int64, _floats))
-def pack_dense(weight, bias, inputs, outputs, packed):
-    """Packs weight: (outputs * inputs,), as torch holds it, and bias: (outputs,)."""
-    rows = 1 + (inputs + UNROLL - 1) // UNROLL * UNROLL
-    _pack_rows(bias, 1, outputs, packed, 0, rows)
-    _pack_rows(weight, inputs, outputs, packed, 1, rows)
-
-
-@kernel(void(_floats, _floats, _floats, _floats, int64, int64, _floats))
-def pack_lstm(weight_ih, weight_hh, bias_ih, bias_hh, inputs, units, packed):
-    """Packs an LSTM cell's parameters, as torch holds them, as one dense layer to its gates.
-
-    The layer's inputs are those of the cell and then the hidden state; inputs + units is a multiple
-    of UNROLL. The biases add up.
-    """
-    rows = 1 + inputs + units
-    for gate in range(4 * units):
-        at = gate // PANEL * rows * PANEL + gate % PANEL
-        packed[at] = bias_ih[gate] + bias_hh[gate]
-    _pack_rows(weight_ih, inputs, 4 * units, packed, 1, rows)
-    _pack_rows(weight_hh, units, 4 * units, packed, 1 + inputs, rows)
 
 
 @kernel(void(_floats, _floats, int64, int64, _floats))
