@@ -23,6 +23,7 @@ import pytest
 import torch
 
 from es.checkpoint import Checkpoint, load
+from es.monitor.curve import CurvePainter
 from main import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,6 +34,16 @@ CARTPOLE = ("--small-net", "--env-name", "CartPole-v1", "--n", "4", "--seed", "1
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in this process draw no learning curve, which takes longer than they do.
+
+    All but those of tests that are marked `picture`.
+    """
+    if request.node.get_closest_marker("picture") is None:
+        monkeypatch.setattr(CurvePainter, "_draw", lambda painter: None)
 
 
 class Program:

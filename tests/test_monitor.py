@@ -111,6 +111,7 @@ def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
     assert pictures[0] != pictures[1]
 
 
+@pytest.mark.picture
 def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
     files, painter = ProgressFiles(tmp_path, 0), CurvePainter(tmp_path, "a title")
     files.write(record(1))
@@ -122,6 +123,7 @@ def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
     assert not [path.name for path in tmp_path.iterdir() if re.search(r"tmp|^\.", path.name)]
 
 
+@pytest.mark.picture
 def test_a_painter_without_figures_starts_nothing(tmp_path):
     CurvePainter(tmp_path, "a title").close(lambda: 60)
     assert list(tmp_path.iterdir()) == []

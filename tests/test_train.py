@@ -15,6 +15,7 @@ from model import flatten, make_actor
 from tests.conftest import CARTPOLE, RUN, read, rows, same, same_run, timeless
 
 
+@pytest.mark.picture
 def test_what_a_run_leaves(program):
     out = program.train("--max-gradient-updates", 3, "--save-every", 2)
     assert {path.name.split(".")[0] for path in RUN.iterdir() if path.name != ".lock"} == {
