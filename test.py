@@ -18,7 +18,7 @@ from es.config import Config
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
 from es.rollout import evaluation_seed, rollout
-from game import Restored, describe, restored_normalizer
+from game import Game, Restored, describe, restored_normalizer
 
 UNSEEN_EPISODES = 10
 SMALLEST_WINDOW = 400  # pixels: smaller pictures, such as Atari's, are enlarged
@@ -31,9 +31,9 @@ class WindowClosed(Exception):  # noqa: N818 (no error)
 class Window(gymnasium.Wrapper):
     """Shows every frame of an environment that renders to arrays, at its own speed."""
 
-    def __init__(self, env: gymnasium.Env, title: str, frame_skip: int = 1) -> None:
+    def __init__(self, env: gymnasium.Env, pygame: Any, title: str, frame_skip: int = 1) -> None:
         super().__init__(env)
-        self._pygame, self._title = _open_display(), title
+        self._pygame, self._title = pygame, title
         self._screen: Any = None
         self._clock = self._pygame.time.Clock()
         self._frames_per_second = _frames_per_second(env) / frame_skip
@@ -57,8 +57,14 @@ class Window(gymnasium.Wrapper):
 
     def _show(self) -> None:
         pygame = self._pygame
-        frame: Any = self.env.render()
-        surface = pygame.surfarray.make_surface(np.transpose(frame, (1, 0, 2)))
+        try:
+            frame: Any = self.env.render()
+            surface = pygame.surfarray.make_surface(np.transpose(frame, (1, 0, 2)))
+        except Exception as error:  # no graphics for the simulator, or no pictures at all
+            words = " ".join(str(error).split())
+            raise UsageError(
+                f"--test: {self._title} cannot be shown ({words}); give --no-render"
+            ) from error
         if self._screen is None:
             factor = -(-SMALLEST_WINDOW // min(surface.get_size()))
             size = tuple(factor * side for side in surface.get_size())
@@ -71,7 +77,7 @@ class Window(gymnasium.Wrapper):
             raise WindowClosed
 
 
-def _open_display() -> Any:
+def open_display() -> Any:
     """The module pygame with its display opened; raises UsageError where there is none."""
     chosen = os.environ.get("SDL_VIDEODRIVER")
     none = UsageError("--test: there is no display to open a window on; give --no-render")
@@ -79,6 +85,8 @@ def _open_display() -> Any:
         chosen or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     ):
         raise none  # SDL would complain on its own before it falls back
+    if sys.platform == "linux" and "DISPLAY" not in os.environ:
+        os.environ.setdefault("MUJOCO_GL", "egl")  # which needs none
     # SDL asks Wayland first, whose library prints an error of its own without this folder.
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     import pygame
@@ -100,9 +108,7 @@ def test(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     ours = restored if isinstance(restored, Checkpoint) else None
     normalizer = restored_normalizer(config, game, ours)
     actor.bind(theta, normalizer.statistics() if normalizer else None)
-    env = make_env(game.environment, None if config.no_render else "rgb_array")
-    if not config.no_render:
-        env = Window(env, config.env_name, game.environment["frame_skip"])
+    env = make_env(game.environment) if config.no_render else _in_a_window(config, game)
     returns: list[float] = []
     status = 0
     interrupts.defer()
@@ -125,6 +131,15 @@ def test(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             f"{np.std(returns):.2f}, min {min(returns):.2f}, max {max(returns):.2f}"
         )
     return status
+
+
+def _in_a_window(config: Config, game: Game) -> Window:
+    pygame = open_display()
+    try:
+        shown = make_env(game.environment, "rgb_array")
+    except UsageError as error:  # some environments have no pictures
+        raise UsageError(f"{error}; to play it unseen give --no-render") from error
+    return Window(shown, pygame, config.env_name, game.environment["frame_skip"])
 
 
 def _episodes(config: Config) -> int | None:

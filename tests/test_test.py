@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from envs import describe_env, make_env
-from test import Window
+from test import Window, open_display
 from tests.conftest import read
 
 
@@ -68,6 +68,16 @@ def test_without_a_display_the_remedy_is_named(program, run, monkeypatch):
     assert err.count("\n") == 1
 
 
+def test_an_environment_that_has_no_pictures_is_one_line(program, monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    game = ("--env-name", "tests.strange:Digits-v0")
+    program(*game, "--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
+    status, out, err = program("--test", "--restore", "run/latest.pth", *game)
+    assert (status, out) == (2, "")
+    assert "--no-render" in err
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize("env", ["CartPole-v1", "PongDeterministic-v4"])
 def test_every_frame_is_shown_until_the_window_closes(program, monkeypatch, env):
     """With SDL's dummy driver, which draws into memory."""
@@ -105,6 +115,7 @@ def test_every_frame_is_shown_until_the_window_closes(program, monkeypatch, env)
 def test_frames_are_shown_at_the_environments_speed(monkeypatch, env, skip, speed):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     description = describe_env(env, frame_skip=skip)
-    window = Window(make_env(description, "rgb_array"), env, description["frame_skip"])
+    shown = make_env(description, "rgb_array")
+    window = Window(shown, open_display(), env, description["frame_skip"])
     assert window._frames_per_second == speed
     window.close()
