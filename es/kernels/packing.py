@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import numpy.typing as npt
 from numba import float32, int64, void
 
+from es.kernels import layers
 from es.kernels.compiling import compiler
-from es.kernels.layers import PANEL, UNROLL
 
 kernel = compiler(nogil=True)
+
+# As in `layers`. The cache sees changes in a kernel's own file only, so that each says them.
+PANEL, UNROLL = 32, 8
+assert (PANEL, UNROLL) == (layers.PANEL, layers.UNROLL)
 
 _floats = float32[::1]
 
@@ -39,35 +41,31 @@ def packed_size(inputs: int, outputs: int) -> int:
 
 
 @kernel()
-def _pack_rows(weight, inputs, outputs, packed, first, rows, panel):
-    for start in range(0, outputs, panel):
-        for output in range(start, min(start + panel, outputs)):
-            at = start * rows + first * panel + output - start
-            for i in range(inputs):
-                packed[at + i * panel] = weight[output * inputs + i]
+def _pack_rows(weight, inputs, outputs, packed, first, rows):
+    for output in range(outputs):
+        at = (output // PANEL * rows + first) * PANEL + output % PANEL
+        for i in range(inputs):
+            packed[at + i * PANEL] = weight[output * inputs + i]
 
 
-# The panels' width is an argument, since the cache does not see when it changes in its own file.
-@kernel(void(int64, int64, _floats, _floats, int64, int64, _floats))
-def _pack_dense(panel, unroll, weight, bias, inputs, outputs, packed):
+@kernel(void(_floats, _floats, int64, int64, _floats))
+def pack_dense(weight, bias, inputs, outputs, packed):
     """Packs weight: (outputs * inputs,), as torch holds it, and bias: (outputs,)."""
-    rows = 1 + (inputs + unroll - 1) // unroll * unroll
-    _pack_rows(bias, 1, outputs, packed, 0, rows, panel)
-    _pack_rows(weight, inputs, outputs, packed, 1, rows, panel)
+    rows = 1 + (inputs + UNROLL - 1) // UNROLL * UNROLL
+    _pack_rows(bias, 1, outputs, packed, 0, rows)
+    _pack_rows(weight, inputs, outputs, packed, 1, rows)
 
 
-@kernel(void(int64, _floats, _floats, _floats, _floats, int64, int64, _floats))
-def _pack_lstm(panel, weight_ih, weight_hh, bias_ih, bias_hh, inputs, units, packed):
+@kernel(void(_floats, _floats, _floats, _floats, int64, int64, _floats))
+def pack_lstm(weight_ih, weight_hh, bias_ih, bias_hh, inputs, units, packed):
     """Packs an LSTM cell's parameters, as torch holds them, as one dense layer to its gates.
 
     The layer's inputs are those of the cell and then the hidden state; inputs + units is a multiple
     of UNROLL. The biases add up.
     """
     rows = 1 + inputs + units
-    _pack_rows(bias_ih + bias_hh, 1, 4 * units, packed, 0, rows, panel)
-    _pack_rows(weight_ih, inputs, 4 * units, packed, 1, rows, panel)
-    _pack_rows(weight_hh, units, 4 * units, packed, 1 + inputs, rows, panel)
-
-
-pack_dense = partial(_pack_dense, PANEL, UNROLL)
-pack_lstm = partial(_pack_lstm, PANEL)
+    for gate in range(4 * units):
+        at = gate // PANEL * rows * PANEL + gate % PANEL
+        packed[at] = bias_ih[gate] + bias_hh[gate]
+    _pack_rows(weight_ih, inputs, 4 * units, packed, 1, rows)
+    _pack_rows(weight_hh, units, 4 * units, packed, 1 + inputs, rows)
