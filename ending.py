@@ -8,6 +8,7 @@ from es.checkpoint import Checkpoint, Counters
 from es.config import Config
 from es.interrupts import Interrupted
 from es.monitor.console import command
+from game import scored_alike
 
 
 def evaluation_due(config: Config, counters: Counters) -> bool:
@@ -31,6 +32,8 @@ def target_met(config: Config, ours: Checkpoint) -> str | None:
     """The target that the checkpoint's run ended with, where no higher one is asked for."""
     target, solved = config.target_return, ours.solved
     if target is None or solved is None or solved["mean"] < target:
+        return None
+    if not scored_alike(config, ours):
         return None
     return f"a mean return of {solved['mean']:.2f} (--target-return)"
 

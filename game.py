@@ -13,6 +13,7 @@ from envs.reference import gather_frames
 from envs.spaces import describe_actions
 from es.checkpoint import Checkpoint
 from es.config import Config
+from es.config.sources import from_mapping
 from es.errors import UsageError
 from es.noise import FloatArray, Stream, derive_seeds
 from es.normalizer import Normalizer
@@ -24,6 +25,8 @@ Restored = Checkpoint | dict[str, Tensor] | None
 SETTINGS_OF_ENVIRONMENT = (
     "env_name", "env_kwargs", "frame_skip", "noop_max", "sticky_actions"
 )  # fmt: skip
+# The settings that decide how good a score is.
+SCORED = (*SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation")
 
 
 class Game(NamedTuple):
@@ -49,6 +52,17 @@ class Game(NamedTuple):
     def normalized_inputs(self) -> int:
         """How many numbers an observation has, where these are normalised."""
         return self.network["inputs"] if self.network.get("normalize") else 0
+
+
+def scored_alike(config: Config, ours: Checkpoint) -> bool:
+    """Whether the scores of the checkpoint's run can be compared with those to come."""
+    before = settings_of(ours)
+    return all(getattr(config, name) == getattr(before, name) for name in SCORED)
+
+
+def settings_of(ours: Checkpoint) -> Config:
+    """Those of the checkpoint's run."""
+    return Config(**from_mapping(ours.settings, "checkpoint"))
 
 
 def describe(config: Config, restored: Restored) -> tuple[Game, FloatArray]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from es import rundir
 from es.checkpoint import Checkpoint, Counters, load
 from es.config import Config
-from es.config.sources import from_mapping, write_toml
+from es.config.sources import write_toml
 from es.errors import UsageError
 from es.monitor.console import Console
 from es.noise import FloatArray
@@ -19,10 +19,7 @@ from es.normalizer import Normalizer
 from es.strategy import Strategy
 from es.workers.pool import InProcessPool, Pool, WorkerPool
 from es.workers.processes import cores
-from game import SETTINGS_OF_ENVIRONMENT, Game, Restored, describe, restored_normalizer
-
-# The settings that decide how good a score is.
-SCORED = (*SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation")
+from game import Game, Restored, describe, restored_normalizer, scored_alike, settings_of
 
 
 class Run(NamedTuple):
@@ -128,7 +125,7 @@ def _make_strategy(config: Config, ours: Checkpoint | None, theta: FloatArray) -
     if ours is None:
         return strategy
     strategy.update = ours.counters.update
-    before = _settings(ours)
+    before = settings_of(ours)
     if config.lr == before.lr:
         strategy.lr = ours.counters.lr  # as it has decayed
     if config.sigma == before.sigma:
@@ -142,11 +139,6 @@ def _make_strategy(config: Config, ours: Checkpoint | None, theta: FloatArray) -
     return strategy
 
 
-def _settings(ours: Checkpoint) -> Config:
-    """Those of the checkpoint's run."""
-    return Config(**from_mapping(ours.settings, "checkpoint"))
-
-
 def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -> Counters:
     if ours is None:
         cap = config.max_episode_length
@@ -155,9 +147,8 @@ def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -
     if config.variable_ep_len or config.adaptive_ep_len:
         cap = min(cap, counters.max_episode_length)
     counters = counters._replace(max_episode_length=cap)
-    before = _settings(ours)
     # A score belongs to the best.pth of its directory, and to one way of scoring.
-    scored_alike = (config.eval_every is None) == (before.eval_every is None) and all(
-        getattr(config, name) == getattr(before, name) for name in SCORED
-    )
-    return counters if same_run and scored_alike else counters._replace(best_score=None)
+    same_way = (config.eval_every is None) == (settings_of(ours).eval_every is None)
+    if same_run and same_way and scored_alike(config, ours):
+        return counters
+    return counters._replace(best_score=None)

@@ -56,17 +56,12 @@ def describe_env(
 
     Raises UsageError, with a hint, for an unknown one, and where the settings do not fit.
     """
-    kwargs = dict(map(_argument, assignments))
-    for key, setting in (("frameskip", frame_skip), ("repeat_action_probability", sticky_actions)):
-        if key in kwargs and setting is not None:
-            raise UsageError(
-                f"--env-kwargs {key}={kwargs[key]}: contradicts --frame-skip or --sticky-actions, "
-                "which set it; give one of them"
-            )
-    _refuse_reserved(kwargs)
+    given = dict(map(_argument, assignments))
+    kwargs = dict(given)
+    _refuse_reserved(given)
     old = OLD_ATARI_NAME.fullmatch(name)
     if old and f"ALE/{old[1]}-v5" in gymnasium.registry:
-        name, given = f"ALE/{old[1]}-v5", kwargs
+        name = f"ALE/{old[1]}-v5"
         kwargs = {
             "frameskip": FRAME_SKIPS.get(old[1], 4),
             "repeat_action_probability": OLD_STICKINESS[old[2]],
@@ -77,6 +72,14 @@ def describe_env(
         raise UsageError(f"--env-name {name}: there is no such environment{_hint(name)}") from error
     description = {"id": name, "kwargs": kwargs, "frame_skip": frame_skip or 1, "noop_max": 0}
     if _is_atari(name, spec):
+        for key, flag, setting in (
+            ("frameskip", "--frame-skip", frame_skip),
+            ("repeat_action_probability", "--sticky-actions", sticky_actions),
+        ):
+            if key in given and setting is not None:
+                raise UsageError(
+                    f"{flag} {setting}: contradicts --env-kwargs {key}={given[key]}; give one"
+                )
         if frame_skip is not None:
             kwargs["frameskip"], description["frame_skip"] = frame_skip, 1
         if sticky_actions is not None:

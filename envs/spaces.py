@@ -10,7 +10,8 @@ from gymnasium import spaces
 
 from es.errors import UsageError
 
-MAX_CHANNELS = 16  # of an image: gray, RGB, or several frames of these
+MAX_CHANNELS = 4  # of an image: gray, RGB, RGBA, or as many frames
+LEAST_SIDE = 16  # of an image of numbers: smaller ones are grids, whose channels mean something
 MAX_BOUND = 1e18  # a larger one stands for none
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
@@ -18,13 +19,16 @@ LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 def is_image(space: spaces.Space) -> bool:
     """Whether observations are (height, width), or with channels before or after these.
 
-    As bytes or, with channels, as numbers from 0 to 1 or to 255.
+    As bytes or, with channels and not too small, as numbers from 0 to 1 or to 255.
     """
     if not isinstance(space, spaces.Box) or not all(space.shape):
         return False
     shape, is_bytes = space.shape, space.dtype == np.uint8
     if len(shape) == 3 and min(shape[0], shape[2]) <= MAX_CHANNELS:
-        return is_bytes or bool((space.low == 0).all() and np.isin(space.high, (1, 255)).all())
+        if is_bytes:
+            return True
+        numbers = np.issubdtype(space.dtype, np.floating) and sorted(shape)[1] >= LEAST_SIDE
+        return bool(numbers and (space.low == 0).all() and np.isin(space.high, (1, 255)).all())
     return len(shape) == 2 and is_bytes
 
 

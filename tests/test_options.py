@@ -200,3 +200,19 @@ def test_a_rate_that_has_decayed_to_nothing_is_loaded_again(program):
     decay = ("--lr", "1e-30", "--lr-decay", "1e-30", "--sigma", "1e-29", "--sigma-decay", "0.001")
     learned(program, *decay, "--max-gradient-updates", 12)
     assert program("--restore", "run/latest.pth", "--max-gradient-updates", 13)[::2] == (0, "")
+
+
+def test_a_target_that_was_met_otherwise_is_not_met(program):
+    learned(program, "--target-return", -5000, "--eval-episodes", 1)
+    again = ("--restore", "run/latest.pth", "--workers", 0, "--silent", "--override")
+    assert program(*again)[1].startswith("Finished already")
+    status, out, _ = program(*again, "--env-kwargs", "g=30")
+    assert status == 0
+    assert out.startswith("Solved")
+
+
+def test_an_override_is_not_left_in_the_settings_of_the_run(program):
+    learned(program)
+    again = ("--workers", 0, "--restore", "run/latest.pth", "--max-gradient-updates")
+    program(*again, 3, "--lr", 0.5, "--override")
+    assert "override" not in Path("run/config.toml").read_text()

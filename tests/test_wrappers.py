@@ -107,3 +107,13 @@ def test_values_of_arguments():
     given = ["d=true", "e=False", "j={1}", "k=(1, 'a')", "g=[1,2]"]
     given += [f"{key}={texts[key]}" for key in "abcfhi"]
     assert describe_env("CartPole-v1", given)["kwargs"] == texts | {"k": (1, "a")}
+
+
+def test_a_flag_that_contradicts_an_argument_is_an_error():
+    for argument, setting in (
+        ("frameskip=2", {"frame_skip": 3}),
+        ("repeat_action_probability=0.1", {"sticky_actions": 0.2}),
+    ):
+        with pytest.raises(UsageError, match=f"contradicts --env-kwargs {argument}; give one"):
+            describe_env("PongDeterministic-v4", [argument], **setting)
+    assert describe_env("CartPole-v1", ["frameskip=2"], frame_skip=3)["frame_skip"] == 3

@@ -221,6 +221,8 @@ class Config:
     def saved(self) -> dict[str, Any]:
         """The settings that belong to the run, as plain types; unset ones are left out."""
         values = {f.name: getattr(self, f.name) for f in FIELDS.values() if f.metadata["saved"]}
+        if not self.restore:
+            values.pop("override")  # which would let the file override another run's settings
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in values.items()

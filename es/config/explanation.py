@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -26,24 +27,30 @@ def in_words(kind: Any) -> str:
     return WORDS[kind]
 
 
+def _has_no(name: str) -> bool:
+    """Whether a setting has a --no- flag too: one that a file may have switched on."""
+    return TYPES[name] is bool and FIELDS[name].metadata["saved"]
+
+
 def explain(argv: Sequence[str]) -> str:
     """The first fault of a command line: an unknown flag, or a value that its flag cannot have."""
     names = {flag(name): name for name in FIELDS}
-    switches = {key.replace("--", "--no-", 1) for key, name in names.items() if TYPES[name] is bool}
+    switches = {key.replace("--", "--no-", 1) for key, name in names.items() if _has_no(name)}
     known: str | None = None
     values: list[str] = []
-    for word in [*argv, "--"]:
+    for place, word in enumerate([*argv, "--"]):
         given, equals, value = word.partition("=")
-        if not word.startswith("--"):
+        if not (word.startswith("--") or re.match("-[A-Za-z]", word)):
             values.append(word)
             continue
         if fault := _fault(known, names, values):
             return fault
         spelled = given.replace("_", "-")
-        if word != "--" and spelled not in names and spelled not in switches:
-            close = difflib.get_close_matches(given, [*names, *switches], n=1, cutoff=0.7)
+        if place < len(argv) and spelled not in names and spelled not in switches:
+            like = "--" + given.lstrip("-")
+            close = difflib.get_close_matches(like, [*names, *switches], n=1, cutoff=0.7)
             return f"{given}: there is no such flag" + (
-                f"; did you mean {close[0]}?" if close else ""
+                f"; did you mean {close[0]}?" if close and like != "--" else ""
             )
         known, values = (spelled if spelled in names else None), [value] if equals else []
     return f"{' '.join(argv)}: cannot be read; see --help"
@@ -61,7 +68,9 @@ def _fault(known: str | None, names: dict[str, str], values: Sequence[str]) -> s
         if len(values) > count:
             return f"{values[count]}: belongs to no flag"
         wrong = [value for value in values if not _can_be(value, kind)]
-    return f"{known} {' '.join(values)}: must be {in_words(kind)}" if wrong else None
+    words = in_words(kind).replace("a list of", "").strip()
+    separate = ", separated by spaces" if words != in_words(kind) else ""
+    return f"{known} {' '.join(values)}: must be {words}{separate}" if wrong else None
 
 
 def _can_be(value: str, kind: Any) -> bool:

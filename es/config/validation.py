@@ -39,16 +39,15 @@ def _validate_combinations(config: Config) -> None:
         f"--useAdam contradicts --optimizer {config.optimizer}: give one of them": (
             config.use_adam and config.optimizer not in (None, "adam")
         ),
-        f"--momentum {config.momentum}: is for --optimizer sgd": (
+        f"--momentum {config.momentum}: is for --optimizer sgd; leave it out (--momentum 0)": (
             config.momentum and config.optimizer_name != "sgd"
         ),
         f"--top-directions {config.top_directions}: chooses among pairs, and --sampling gaussian "
         "has none": config.top_directions and not mirrored,
         f"--top-directions {config.top_directions}: must be at most half of --n {config.n}, the "
         "number of pairs": mirrored and (config.top_directions or 0) > config.n // 2,
-        f"--sigma-min {config.sigma_min}: is a limit for --sigma-decay; give both": (
-            config.sigma_min is not None and config.sigma_decay == 1
-        ),
+        f"--sigma-min {config.sigma_min}: is a limit for --sigma-decay; give both or none "
+        "(--sigma-min None)": (config.sigma_min is not None and config.sigma_decay == 1),
         f"--sigma-min {config.sigma_min}: must be at most --sigma {config.sigma}": (
             (config.sigma_min or 0) > config.sigma
         ),
