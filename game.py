@@ -13,7 +13,7 @@ from envs.reference import gather_frames
 from envs.spaces import describe_actions
 from es.checkpoint import Checkpoint
 from es.config import Config
-from es.config.sources import from_mapping
+from es.config.sources import differences, from_mapping
 from es.errors import UsageError
 from es.noise import FloatArray, Stream, derive_seeds
 from es.normalizer import Normalizer
@@ -56,8 +56,7 @@ class Game(NamedTuple):
 
 def scored_alike(config: Config, ours: Checkpoint) -> bool:
     """Whether the scores of the checkpoint's run can be compared with those to come."""
-    before = settings_of(ours)
-    return all(getattr(config, name) == getattr(before, name) for name in SCORED)
+    return not differences(config, from_mapping(ours.settings, "checkpoint"), SCORED)
 
 
 def settings_of(ours: Checkpoint) -> Config:
@@ -146,10 +145,10 @@ def restored_normalizer(config: Config, game: Game, ours: Checkpoint | None) -> 
 
 
 def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, Any]:
-    saved = config.saved()
-    same = ours and all(saved.get(key) == ours.settings.get(key) for key in SETTINGS_OF_ENVIRONMENT)
-    if ours and same and ":" not in ours.environment["id"]:  # a file must not import modules
-        return ours.environment
+    if ours and ":" not in ours.environment["id"]:  # a file must not import modules
+        own = from_mapping(ours.settings, "checkpoint")
+        if not differences(config, own, SETTINGS_OF_ENVIRONMENT):
+            return ours.environment
     return describe_env(
         config.env_name,
         config.env_kwargs,

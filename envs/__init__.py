@@ -76,15 +76,14 @@ def describe_env(
             ("frameskip", "--frame-skip", frame_skip),
             ("repeat_action_probability", "--sticky-actions", sticky_actions),
         ):
-            if key in given and setting is not None:
+            if setting is None:
+                continue
+            if key in given:
                 raise UsageError(
                     f"{flag} {setting}: contradicts --env-kwargs {key}={given[key]}; give one"
                 )
-        if frame_skip is not None:
-            kwargs["frameskip"], description["frame_skip"] = frame_skip, 1
-        if sticky_actions is not None:
-            kwargs["repeat_action_probability"] = sticky_actions
-        return description | {"noop_max": noop_max}
+            kwargs[key] = setting
+        return description | {"frame_skip": 1, "noop_max": noop_max}
     for flag, value, default in (
         ("--noop-max", noop_max, 0), ("--sticky-actions", sticky_actions, None)
     ):  # fmt: skip

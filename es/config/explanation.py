@@ -59,18 +59,18 @@ def explain(argv: Sequence[str]) -> str:
 def _fault(known: str | None, names: dict[str, str], values: Sequence[str]) -> str | None:
     """What is wrong with the values that follow a flag (None: the start, or a --no- flag)."""
     kind = TYPES[names[known]] if known else bool
-    if typing.get_origin(kind) is tuple:
-        wrong = [value for value in values if not _can_be(value, typing.get_args(kind)[0])]
+    words = in_words(kind)
+    if typing.get_origin(kind) is tuple:  # of any number of values
+        (kind, _) = typing.get_args(kind)
+        words = f"{PLURALS[kind]}, separated by spaces"
     else:
         count = 0 if kind is bool else 1
         if len(values) < count:
-            return f"{known}: {in_words(kind)} must follow"
+            return f"{known}: {words} must follow"
         if len(values) > count:
             return f"{values[count]}: belongs to no flag"
-        wrong = [value for value in values if not _can_be(value, kind)]
-    words = in_words(kind).replace("a list of", "").strip()
-    separate = ", separated by spaces" if words != in_words(kind) else ""
-    return f"{known} {' '.join(values)}: must be {words}{separate}" if wrong else None
+    wrong = not all(_can_be(value, kind) for value in values)
+    return f"{known} {' '.join(values)}: must be {words}" if wrong else None
 
 
 def _can_be(value: str, kind: Any) -> bool:
