@@ -143,7 +143,7 @@ def short_row_of(name: str, seeds: list[int], outcomes: list[Outcome]) -> str:
         name, each(seeds),
         each(outcome.steps for outcome in outcomes),
         each(round(outcome.seconds) for outcome in outcomes),
-        each(f"{outcome.first:.4g} → {outcome.last:.4g}" for outcome in outcomes),
+        each(f"{outcome.first:.5g} → {outcome.last:.5g}" for outcome in outcomes),
         each(outcome.again for outcome in outcomes),
         PUBLISHED.get(name, "-"),
     )  # fmt: skip

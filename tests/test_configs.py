@@ -1,0 +1,56 @@
+"""The settings files: each is complete, and trains what its name says."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, read, rows
+
+CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
+NAMES = {
+    "Acrobot-v1", "Ant-v5", "BipedalWalker-v3", "CartPole-v1", "CyclicMDP-v0", "HalfCheetah-v5",
+    "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5", "InvertedDoublePendulum-v5",
+    "InvertedPendulum-v5", "LunarLander-v3", "LunarLanderContinuous-v3", "MountainCar-v0",
+    "MountainCarContinuous-v0", "Pendulum-v1", "PongDeterministic-v4", "Pusher-v5", "Reacher-v5",
+    "Swimmer-v5", "Walker2d-v5",
+}  # fmt: skip
+ENV_NAMES = {"LunarLanderContinuous-v3": "LunarLander-v3"}  # the others are named after theirs
+
+
+def test_the_readme_tells_all_of_them_with_their_targets():
+    readme = (ROOT / "README.md").read_text()
+    _, _, section = readme.partition("### Settings for 21 tasks")
+    table = section.partition("### ")[0]
+    told = dict(re.findall(r"^\| `(\S+)` \| (\S+) \|", table, re.MULTILINE))
+    settings = {path.stem: tomllib.loads(path.read_text()) for path in CONFIGS}
+    assert set(settings) == NAMES
+    assert told == {name: str(file.get("target-return", "-")) for name, file in settings.items()}
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_it_ends_and_takes_all_cores(config):
+    settings = tomllib.loads(config.read_text())
+    assert settings["workers"] == "auto"
+    assert settings.keys() & {"max-frames", "max-gradient-updates"}
+    if "lr-schedule" in settings:
+        assert "max-gradient-updates" in settings  # which the schedule is laid out for
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_it_plays_an_update(program, config):
+    settings = tomllib.loads(config.read_text())
+    status, _, err = program(
+        "--config", config, "--seed", 1, "--workers", 0, "--max-gradient-updates", 1,
+        "--max-episode-length", 10, "--target-return", 1e9,
+    )  # fmt: skip
+    assert (status, err) == (1, "")  # the target is out of reach
+    run = Path("checkpoints", config.stem)  # by which it is found, and no other file's run
+    (row,) = rows(run)
+    assert int(row["episodes"]) == settings["n"] * settings.get("episodes-per-perturbation", 1)
+    checkpoint = read(run / "latest.pth")
+    assert checkpoint.settings["env_name"] == ENV_NAMES.get(config.stem, config.stem)
+    given = dict(text.split("=") for text in settings.get("env-kwargs", []))
+    played = checkpoint.environment["kwargs"]
+    assert {name: str(played[name]) for name in given} == given
