@@ -17,7 +17,9 @@ from es.monitor.console import Console
 from es.noise import FloatArray
 from es.normalizer import Normalizer
 from es.strategy import Strategy
-from es.workers.pool import InProcessPool, Pool, WorkerPool
+from es.workers.inprocess import InProcessPool
+from es.workers.interface import Pool
+from es.workers.pool import WorkerPool
 from es.workers.processes import cores
 from game import Game, Restored, describe, restored_normalizer, scored_alike, settings_of
 
@@ -96,6 +98,7 @@ def _start_pool(config: Config, game: Game, theta: FloatArray, console: Console)
         members=config.n + 1,
         inputs=game.normalized_inputs,
         workers=config.workers,
+        timeout=config.rollout_timeout,
         say=console.say,
     )
 

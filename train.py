@@ -171,8 +171,11 @@ class Trainer:
 
         statistics = self.normalizer.statistics() if self.normalizer else None
         snapshot = Snapshot(self.strategy.theta, self.strategy.sigma, statistics)
-        with self.interrupts.allowed():
-            results = self.pool.evaluate(snapshot, tasks, progress)
+        try:
+            with self.interrupts.allowed():
+                results = self.pool.evaluate(snapshot, tasks, progress)
+        except RunError as error:
+            raise RunError(f"--env-name {self.config.env_name}: {error}") from error
         for task, result in zip(tasks, results, strict=True):
             if not math.isfinite(result.episode_return):
                 raise RunError(

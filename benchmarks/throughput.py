@@ -27,7 +27,7 @@ from es.config import Config
 from es.normalizer import Normalizer
 from es.rollout import Player, Snapshot, Task, training_tasks
 from es.strategy import Strategy
-from es.workers.pool import InProcessPool
+from es.workers.inprocess import InProcessPool
 from es.workers.processes import cores, limit_threads
 from game import Game, describe
 from model import make_module, unflatten

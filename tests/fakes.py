@@ -41,13 +41,32 @@ class Counting:
                 file.write("closed\n")
 
 
-class Raising(Counting):
-    """Raises in an episode whose seed is 13."""
+class Moody(Counting):
+    """Fails in an episode whose seed is 13: always, or once, after which there is the file."""
+
+    def __init__(self, once: str | None = None) -> None:
+        super().__init__()
+        self.once = Path(once) if once else None
 
     def reward(self, action: float, over: bool) -> float:
-        if self.seed == 13:
-            raise ValueError("unlucky")
+        if self.seed == 13 and not (self.once and self.once.exists()):
+            if self.once:
+                self.once.touch()
+            self.fail()
         return super().reward(action, over)
+
+    def fail(self) -> None:
+        raise NotImplementedError
+
+
+class Raising(Moody):
+    def fail(self) -> None:
+        raise ValueError("unlucky")
+
+
+class Hanging(Moody):
+    def fail(self) -> None:
+        time.sleep(3600)
 
 
 class Dying(Counting):

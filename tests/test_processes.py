@@ -1,5 +1,6 @@
 """Real processes: interruptions, sudden deaths, the terminal, start-up from another folder."""
 
+import contextlib
 import os
 import pty
 import signal
@@ -67,21 +68,35 @@ def test_the_death_of_the_master_ends_all_workers(start):
     wait_until(lambda: all_gone(pids))
 
 
-def test_the_death_of_a_worker_ends_the_run_with_its_cause(start):
-    process = start(*SLOW, "--workers", 2)
-    wait_until(lambda: Path("slow/latest.pth").exists())
-    workers = [
-        child.pid
-        for child in psutil.Process(process.pid).children(recursive=True)
-        if child.ppid() != process.pid
-    ]
-    wait_until(lambda: len(workers) == 2)
-    os.kill(workers[0], signal.SIGKILL)
+def test_killed_workers_and_helpers_do_not_change_the_run(start, program):
+    run = ("--small-net", "--env-name", "Acrobot-v1", "--n", 4, "--seed", 1, "--sigma", 1)
+    end = ("--max-gradient-updates", 40)
+    process = start(*run, *end, "--workers", 2, "--run-dir", "killed")
+    wait_until(lambda: has_rows(Path("killed"), 3))
+    for which in (-1, 0, -1, 1):  # the last child is a worker, the first ones are the helpers
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(descendants(process.pid)[which], signal.SIGKILL)
+        time.sleep(0.3)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert "signal SIGKILL" in out
+    status, _, _ = program(*run, *end, "--workers", 0, "--run-dir", "quiet")
+    assert status == 0
+    assert same_run(read("killed/latest.pth"), read("quiet/latest.pth"))
+
+
+def test_an_episode_that_never_ends_is_given_up(start, program):
+    flags = (*SLOW, "--rollout-timeout", 0.3)
+    process = start(*flags, "--workers", 1)
     _out, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert err.startswith("error: worker process ")
-    assert "signal SIGKILL" in err
+    assert err.startswith("error: --env-name tests.slow:Slow-v0: Task(index=0")
+    assert "failed 3 times; the last worker was ended" in err
     assert err.count("\n") == 1
+    assert read("slow/latest.pth").counters.update == 0
+    status, _, err = program(*flags, "--workers", 0)
+    assert status == 2
+    assert "--rollout-timeout 0.3" in err
 
 
 def test_an_interrupt_while_the_last_picture_is_drawn_keeps_the_outcome(start):

@@ -187,6 +187,13 @@ class Config:
         WORKERS,
         shown="one per perturbation and one for the unperturbed parameters",
     )
+    rollout_timeout: float | None = option(
+        None,
+        "run",
+        "Replace a worker process whose episode takes longer than so many seconds.",
+        POSITIVE,
+        shown="off",
+    )
     run_dir: str | None = option(
         None, "run", "Directory of the run.", NOT_EMPTY, shown="checkpoints/<env-name>"
     )

@@ -57,6 +57,8 @@ def _validate_combinations(config: Config) -> None:
         "--variable-ep-len and --adaptive-ep-len are two ways to choose the cap: give one": (
             config.variable_ep_len and config.adaptive_ep_len
         ),
+        f"--rollout-timeout {config.rollout_timeout}: ends worker processes, and --workers 0 has "
+        "none; leave it out": config.rollout_timeout is not None and config.workers == 0,
         f"--n {config.n}: with --episodes-per-perturbation {config.episodes_per_perturbation} "
         "that is too many episodes; 100 million are possible": (
             config.n * config.episodes_per_perturbation > 10**8

@@ -1,8 +1,9 @@
-"""Pools that play tasks: worker processes on this machine, or this process itself.
+"""The pool of worker processes on this machine.
 
-A pool has `evaluate(snapshot, tasks) -> results in task order` and `close()`. Workers are started
-once and kept. The parameters lie in memory that all workers share, so that only small tasks go out
-and only scalars come back. A free worker takes the next task out of a queue by itself.
+Workers are started once and kept; one that is lost is replaced, and what it was playing is played
+again, which changes no result: an episode depends on its task alone. The parameters lie in memory
+that all workers share, so that only small tasks go out and only scalars come back. A free worker
+takes the next task out of a queue by itself.
 """
 
 from __future__ import annotations
@@ -10,63 +11,24 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import selectors
-import signal
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from multiprocessing import connection
-from typing import Any, Literal, NamedTuple, Protocol
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 import psutil
 
 from es.errors import RunError
-from es.rollout import Player, Recipe, Result, Snapshot, Task
-from es.workers.processes import allow_open_files, cores, importable
+from es.rollout import Recipe, Result, Snapshot, Task
+from es.workers.crew import Crew, Lost
+from es.workers.interface import FAILURES, Progress, failed
+from es.workers.processes import cores
 from es.workers.queue import TaskQueue
-from es.workers.worker import IDLE, Failure, Ready, Shared, work
+from es.workers.worker import IDLE, Done, Shared
 
-Progress = Callable[[int], None]
-CLOSE_SECONDS = 1.0
-FILES_PER_WORKER = 4
 GATHER_SECONDS = 0.004
-
-
-class Pool(Protocol):
-    """What the master loop needs of a pool."""
-
-    def evaluate(
-        self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
-    ) -> list[Result]:
-        """The results of all tasks, in task order. progress: called with the number done so far."""
-
-    def close(self) -> None:
-        """Ends what the pool started, without waiting for what is under way; may be repeated."""
-
-
-class InProcessPool:
-    """Plays every task in this process, one after the other: the same program, for debugging."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self._player = Player(recipe)
-
-    def evaluate(
-        self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
-    ) -> list[Result]:
-        """The results of all tasks, in task order; RunError where the environment raises."""
-        results = []
-        for task in tasks:
-            try:
-                results.append(self._player.play(snapshot, task))
-            except Exception as error:
-                raise RunError(f"playing {task} failed:\n{traceback.format_exc()}") from error
-            if progress:
-                progress(len(results))
-        return results
-
-    def close(self) -> None:
-        """Closes the environment."""
-        self._player.env.close()
+STALLED_SECONDS = 0.25  # without any message, after which a task that nobody plays is missed
 
 
 class WorkerPool:
@@ -74,7 +36,8 @@ class WorkerPool:
 
     size: P, the number of parameters. inputs: how many numbers an observation has, where these are
     normalised. workers: how many processes; 'auto' is one per core. members: how many parameters
-    are played in a batch, the default number of workers. say: shows a line to the user.
+    are played in a batch, the default number of workers. timeout: seconds of an episode after which
+    its worker is taken to hang. say: shows a line to the user.
     """
 
     def __init__(
@@ -85,27 +48,32 @@ class WorkerPool:
         members: int,
         inputs: int = 0,
         workers: int | Literal["auto"] | None = None,
+        timeout: float | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
         count = members if workers is None else cores() if workers == "auto" else workers
-        self._context = multiprocessing.get_context("forkserver")
-        self._queue = TaskQueue(self._context)
+        context = multiprocessing.get_context("forkserver")
+        self._queue = TaskQueue(context)
         self._shared = Shared(
             self._queue.reader,
-            self._context.RawArray(ctypes.c_float, size),
-            self._context.RawValue(ctypes.c_double),
-            self._context.RawArray(ctypes.c_double, 2 * inputs),
-            self._context.RawArray(ctypes.c_longlong, [IDLE] * count),
+            context.RawArray(ctypes.c_float, size),
+            context.RawValue(ctypes.c_double),
+            context.RawArray(ctypes.c_double, 2 * inputs),
+            context.RawArray(ctypes.c_longlong, [IDLE] * count),
+            context.RawArray(ctypes.c_double, count),
         )
         self._snapshot = self._shared.snapshot()
-        self._recipe = recipe
-        self._selector = selectors.DefaultSelector()
-        self._workers: list[_Worker] = []
+        self._crew = Crew(context, recipe, self._shared)
+        self._timeout, self._say = timeout, say
+        self._batch = self._stillborn = self._count = 0
+        self._missed = False  # whether a worker was lost that may have taken a task unseen
         try:
             if workers is None and count > cores():
-                self._start(1)
-                count = self._affordable(count, say)
-            self._start(count - len(self._workers))
+                self._crew.start(0)
+                count = self._affordable(count)
+            for number in range(len(self._crew.workers), count):
+                self._crew.start(number)
+            self._count = count
         except BaseException:
             self.close()
             raise
@@ -113,33 +81,45 @@ class WorkerPool:
     @property
     def pids(self) -> list[int]:
         """The process ids of the workers."""
-        return [worker.process.pid for worker in self._workers if worker.process.pid]
+        return [worker.process.pid for worker in self._crew.workers.values()]
 
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
     ) -> list[Result]:
         """The results of all tasks, in task order.
 
-        Raises RunError when a worker dies or its environment raises. An exception in between leaves
-        tasks under way: the pool can then only be closed.
+        Raises RunError when the same task has failed three times, or no worker can be started. An
+        exception in between leaves tasks under way: the pool can then only be closed.
         """
         np.copyto(self._snapshot.theta, snapshot.theta)
         self._shared.sigma.value = snapshot.sigma
         if self._snapshot.statistics is not None and snapshot.statistics is not None:
             np.copyto(self._snapshot.statistics, snapshot.statistics)
+        self._batch += 1
+        missing = set(range(self._count)) - set(self._crew.workers)
+        if missing:  # one that was given up
+            self._crew.start(min(missing))
         by_index = {task.index: task for task in tasks}
         results: dict[int, Result] = {}
-        self._queue.put(tasks)
-        self._hand_out()
+        failures: Counter[int] = Counter()
+        self._hand_out(tasks)
         start = time.monotonic()
         while len(results) < len(tasks):
-            for key, _ in self._selector.select():
-                if key.data is None:
-                    self._hand_out()
-                    continue
-                for message in self._receive(key.data, by_index):
-                    if isinstance(message, Result):
-                        results[message.index] = message
+            messages = self._messages()
+            for message in messages:
+                if isinstance(message, Lost):
+                    playing = self._shared.playing[message.worker.number]
+                    task = None if playing in results else by_index.get(playing)
+                    self._replace(message, task)
+                    failures[playing] += task is not None
+                    if task and failures[playing] == FAILURES:
+                        raise failed(task, f"the last worker {message.cause}", message.traceback)
+                    self._hand_out([task] if task else [])
+                elif message.batch == self._batch:  # what is played again may come twice
+                    results[message.result.index] = message.result
+            if self._missed and not messages and self._idle():
+                self._missed = False
+                self._hand_out([task for task in tasks if task.index not in results])
             if results:
                 if progress:
                     progress(len(results))
@@ -151,95 +131,79 @@ class WorkerPool:
     def close(self) -> None:
         """Ends all workers: a free one closes its environment first, a busy one is killed."""
         self._queue.close()
-        for worker, playing in zip(self._workers, self._shared.playing, strict=False):
-            worker.connection.close()
-            if playing != IDLE:
-                worker.process.kill()
-        deadline = time.monotonic() + CLOSE_SECONDS
-        for worker in self._workers:
-            worker.process.join(max(0.0, deadline - time.monotonic()))
-            worker.process.kill()
-            worker.process.join()
-        self._workers.clear()
-        self._selector.close()
+        self._crew.close(busy={n for n, task in enumerate(self._shared.playing) if task != IDLE})
 
-    def _start(self, count: int) -> None:
-        allow_open_files(64 + FILES_PER_WORKER * (len(self._workers) + count))
-        with importable():
-            for _ in range(count):
-                ours, theirs = self._context.Pipe()
-                arguments = (theirs, self._recipe, self._shared, len(self._workers))
-                process = self._context.Process(target=work, args=arguments, daemon=True)
-                try:
-                    process.start()
-                except (OSError, EOFError) as error:
-                    raise RunError(f"cannot start a worker process: {error}") from error
-                theirs.close()
-                worker = _Worker(process, ours)
-                self._workers.append(worker)
-                self._selector.register(ours, selectors.EVENT_READ, worker)
-
-    def _hand_out(self) -> None:
+    def _hand_out(self, tasks: Sequence[Task] = ()) -> None:
         """Fills the queue; the rest of the tasks follow when it has room again."""
-        waits = self._queue.fileno() in self._selector.get_map()
-        done = self._queue.flush()
+        selector = self._crew.selector
+        waits = self._queue.fileno() in selector.get_map()
+        done = self._queue.put(self._batch, tasks)
         if not done and not waits:
-            self._selector.register(self._queue, selectors.EVENT_WRITE, None)
+            selector.register(self._queue, selectors.EVENT_WRITE, None)
         elif done and waits:
-            self._selector.unregister(self._queue)
+            selector.unregister(self._queue)
 
-    def _receive(self, worker: _Worker, tasks: Mapping[int, Task]) -> Iterator[Result | Ready]:
-        """A worker's messages so far, one at least.
+    def _messages(self) -> list[Done | Lost]:
+        """What has come from the workers; it may be nothing, where something is to be watched."""
+        patience = None if self._timeout is None else min(1.0, self._timeout / 4)
+        messages: list[Done | Lost] = []
+        for key, _ in self._crew.selector.select(STALLED_SECONDS if self._missed else patience):
+            if key.data is None:
+                self._hand_out()
+            else:
+                messages += self._crew.receive(key.data)
+        if self._timeout is not None:
+            self._end_hung(self._timeout)
+        return messages
 
-        Raises RunError where it failed or died, with what it was playing.
+    def _end_hung(self, timeout: float) -> None:
+        now = time.monotonic()
+        for number, worker in self._crew.workers.items():
+            if self._shared.playing[number] != IDLE and now - self._shared.since[number] > timeout:
+                worker.kill(f"was ended: its episode took over {timeout:g} s (--rollout-timeout)")
+
+    def _idle(self) -> bool:
+        """Whether nothing is under way, so that a result that is missing was lost with a worker.
+
+        A worker notes what it plays just after taking it, and could die in between.
         """
-        more = True
-        while more:
-            try:
-                message: Result | Ready | Failure = worker.connection.recv()
-                more = worker.connection.poll()
-            except (EOFError, OSError) as error:
-                raise RunError(self._obituary(worker, tasks)) from error
-            if isinstance(message, Failure):
-                doing = self._doing(worker, tasks)
-                raise RunError(f"a worker failed {doing}:\n{message.traceback}")
-            yield message
+        return self._queue.empty() and all(task == IDLE for task in self._shared.playing)
 
-    def _obituary(self, worker: _Worker, tasks: Mapping[int, Task]) -> str:
-        worker.process.join(CLOSE_SECONDS)
-        code = worker.process.exitcode
-        names = {-number: number.name for number in signal.Signals}
-        if code is not None and code < 0:
-            cause = f"signal {names.get(code, -code)}"
-        else:
-            cause = f"exit code {code}"
-        doing = self._doing(worker, tasks)
-        return f"worker process {worker.process.pid} died ({cause}) {doing}"
+    def _replace(self, lost: Lost, task: Task | None) -> None:
+        """Starts another worker, while that is of use; RunError where none comes up."""
+        number, crew = lost.worker.number, self._crew
+        self._shared.playing[number] = IDLE
+        self._missed |= task is None
+        self._stillborn = 0 if lost.worker.ready else self._stillborn + 1
+        given_up = self._stillborn >= FAILURES
+        if given_up and not any(worker.ready for worker in crew.workers.values()):
+            raise RunError(f"no worker can be started: the last one {lost.cause}{lost.traceback}")
+        doing = (
+            f"playing {task}" if task else "between episodes" if lost.worker.ready else "starting"
+        )
+        then = f"going on with {len(crew.workers)}" if given_up else "replaced"
+        self._say(f"Worker {number} {lost.cause} while {doing}: {then}.")
+        if not given_up:
+            crew.start(number)
 
-    def _doing(self, worker: _Worker, tasks: Mapping[int, Task]) -> str:
-        task = tasks.get(self._shared.playing[self._workers.index(worker)])
-        return f"playing {task}" if task else "while it was idle or starting"
-
-    def _affordable(self, wanted: int, say: Callable[[str], None]) -> int:
+    def _affordable(self, wanted: int) -> int:
         """`wanted`, or one per core where so many copies of the first worker take too much."""
-        first = self._workers[0]
-        next(self._receive(first, {}))
-        each = psutil.Process(first.process.pid).memory_full_info().uss
+        while not self._crew.workers[0].ready:
+            for message in self._crew.receive(self._crew.workers[0]):
+                if isinstance(message, Lost):
+                    self._replace(message, None)
+        try:
+            each = psutil.Process(self._crew.workers[0].process.pid).memory_full_info().uss
+        except psutil.NoSuchProcess:  # it will be replaced
+            return wanted
         free = psutil.virtual_memory().available
         count = affordable_workers(wanted, each, free)
         if count < wanted:
-            say(
+            self._say(
                 f"{wanted} workers would take {wanted * each / 2**30:.1f} of the "
                 f"{free / 2**30:.1f} GiB of free memory: using {count}, one per core."
             )
         return count
-
-
-class _Worker(NamedTuple):
-    """The master's end of one worker process."""
-
-    process: Any
-    connection: connection.Connection
 
 
 def affordable_workers(wanted: int, bytes_each: int, bytes_free: int) -> int:

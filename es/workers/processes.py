@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,17 +44,28 @@ def start_forkserver(preload: Sequence[str]) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Children inherit the limit, and this one holds a file for each worker.
     allow_open_files(OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES))
-    from multiprocessing import forkserver, resource_tracker
+    from multiprocessing import forkserver
 
-    resource_tracker.ensure_running()  # first, since it lets go of the signals held here
-    with importable(), _terminal_signals_held():
-        try:
+    try:
+        with for_fork_server():
             forkserver.ensure_running()
-        except OSError as error:  # its socket lies in the folder for temporary files
-            raise UsageError(
-                f"--workers: cannot start worker processes ({error}); set TMPDIR to a short path "
-                "that exists, or use --workers 0"
-            ) from error
+    except OSError as error:  # its socket lies in the folder for temporary files
+        raise UsageError(
+            f"--workers: cannot start worker processes ({error}); set TMPDIR to a short path "
+            "that exists, or use --workers 0"
+        ) from error
+
+
+@contextmanager
+def for_fork_server() -> Iterator[None]:
+    """Where the fork server is started, which may be at any start of a worker: it can be killed."""
+    from multiprocessing import resource_tracker
+
+    with importable(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the resource tracker was killed, and is relaunched
+        resource_tracker.ensure_running()  # first, since it lets go of the signals held here
+        with _terminal_signals_held():
+            yield
 
 
 def allow_open_files(wanted: int) -> None:

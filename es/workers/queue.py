@@ -12,8 +12,9 @@ from multiprocessing.context import BaseContext
 
 from es.rollout import Task
 
-# A task's five numbers. 64 bytes divide a pipe's pages: no reader ever gets a part of a record.
-RECORD = struct.Struct("<5q24x")
+# A batch and a task's five numbers. 64 bytes divide a pipe's pages: no reader ever gets a part of a
+# record.
+RECORD = struct.Struct("<6q16x")
 WRITE = select.PIPE_BUF // RECORD.size * RECORD.size  # what a pipe takes as one piece
 
 
@@ -30,16 +31,16 @@ class TaskQueue:
         self._waiting = memoryview(b"")
 
     def fileno(self) -> int:
-        """The file to wait for: writable when `flush` can go on."""
+        """The file to wait for: writable when `put` can go on."""
         return self._writer.fileno()
 
-    def put(self, tasks: Sequence[Task]) -> None:
-        """Lets tasks wait for `flush`."""
-        records = [RECORD.pack(*task[:-1], min(task.cap, sys.maxsize)) for task in tasks]
-        self._waiting = memoryview(b"".join(records))
+    def put(self, batch: int, tasks: Sequence[Task] = ()) -> bool:
+        """Hands out tasks, and those that still wait; whether the pipe took them all.
 
-    def flush(self) -> bool:
-        """Hands out as many tasks as the pipe takes; whether that was all."""
+        batch: the number that comes back with their results.
+        """
+        records = [RECORD.pack(batch, *task[:-1], min(task.cap, sys.maxsize)) for task in tasks]
+        self._waiting = memoryview(bytes(self._waiting) + b"".join(records))
         try:
             while self._waiting:
                 written = os.write(self._writer.fileno(), self._waiting[:WRITE])
@@ -47,6 +48,10 @@ class TaskQueue:
         except BlockingIOError:
             return False
         return True
+
+    def empty(self) -> bool:
+        """Whether all tasks were taken."""
+        return not self._waiting and not self.reader.poll()
 
     def close(self) -> None:
         """Takes back the tasks that nobody took; free workers then see the end."""
@@ -57,7 +62,10 @@ class TaskQueue:
         self.reader.close()
 
 
-def take(reader: Connection) -> Task | None:
-    """The next task; None when the queue is closed. Waits for one or the other."""
+def take(reader: Connection) -> tuple[int, Task] | None:
+    """The next task with its batch; None when the queue is closed. Waits for one or the other."""
     record = os.read(reader.fileno(), RECORD.size)
-    return Task(*RECORD.unpack(record)) if record else None
+    if not record:
+        return None
+    batch, *task = RECORD.unpack(record)
+    return batch, Task(*task)

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 import traceback
 from contextlib import closing, suppress
 from multiprocessing import connection
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from es.rollout import Player, Recipe, Snapshot
+from es.rollout import Player, Recipe, Result, Snapshot
 from es.workers.processes import TERMINAL_SIGNALS
 from es.workers.queue import take
 
@@ -31,12 +32,19 @@ class Ready(NamedTuple):
     """Sent by a worker once its environment and actor are built."""
 
 
+class Done(NamedTuple):
+    """Sent by a worker when it has played a task of a batch."""
+
+    batch: int
+    result: Result
+
+
 class Shared(NamedTuple):
     """What the master and all workers share.
 
     tasks: the end of the queue to read. theta: (P,) floats, sigma and statistics: (2 * inputs,)
     doubles, the snapshot of the moment. playing: for each worker the index of the task that it
-    plays, or IDLE.
+    plays, or IDLE. since: when it began to, as of time.monotonic.
     """
 
     tasks: connection.Connection
@@ -44,6 +52,7 @@ class Shared(NamedTuple):
     sigma: Any
     statistics: Any
     playing: Any
+    since: Any
 
     def snapshot(self) -> Snapshot:
         """The snapshot whose arrays lie in the shared memory."""
@@ -72,15 +81,17 @@ def work(results: connection.Connection, recipe: Recipe, shared: Shared, number:
         with closing(player.env):
             results.send(Ready())
             snapshot = shared.snapshot()
-            while task := take(shared.tasks):
+            while taken := take(shared.tasks):
+                batch, task = taken
+                shared.since[number] = time.monotonic()
                 shared.playing[number] = task.index
                 try:
                     result = player.play(snapshot._replace(sigma=shared.sigma.value), task)
                 except Exception:
                     results.send(Failure(traceback.format_exc()))
                     return
+                results.send(Done(batch, result))
                 shared.playing[number] = IDLE
-                results.send(result)
 
 
 def _end_with_master() -> None:
