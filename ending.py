@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from es.checkpoint import Checkpoint, Counters
 from es.config import Config
+from es.errors import RunError
 from es.interrupts import Interrupted
 from es.monitor.console import command
+from es.rundir import LATEST
 from game import scored_alike
 
 
@@ -49,14 +52,26 @@ def conclude(
     config: Config,
     counters: Counters,
     solved: dict[str, float] | None,
-    latest: Path,
+    run_dir: Path,
     interrupted: Interrupted | None,
+    unwritten: Mapping[str, str],
 ) -> tuple[int, str]:
-    """The exit status and the last line of a run whose state is saved as `latest`."""
+    """The exit status and the last line of a run.
+
+    unwritten: files that the run could not write, and why: then they are the RunError raised.
+    """
+    latest = run_dir / LATEST
     done = (
         f"{counters.update} updates, {counters.episodes} episodes, {counters.frames} frames, "
         f"{counters.wall_seconds:.1f} s"
     )
+    if unwritten:
+        error = RunError(
+            f"--run-dir {run_dir}: after {done}, {', '.join(unwritten)} could not be written "
+            f"({', '.join(sorted({*unwritten.values()}))}): what is there is older, or cut off"
+        )
+        error.status = interrupted.status if interrupted else error.status
+        raise error
     if interrupted:
         line = f"Interrupted after {done}. Carry on: {again(config, latest)}"
         return interrupted.status, line

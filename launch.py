@@ -17,6 +17,7 @@ from es.monitor.console import Console
 from es.noise import FloatArray
 from es.normalizer import Normalizer
 from es.strategy import Strategy
+from es.versions import notice
 from es.workers.inprocess import InProcessPool
 from es.workers.interface import Pool
 from es.workers.pool import WorkerPool
@@ -67,6 +68,8 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
     if same_run and ours and _counters(config.restore) != ours.counters:
         raise UsageError(f"--restore {config.restore}: has changed meanwhile; try again")
     origin = config.restore
+    if ours and (told := notice(ours.versions, config.restore)):
+        console.say(told)
     if directory.aside:
         console.say(f"{path} held another run: it is now {directory.aside}.")
         if origin and Path(origin).parent.resolve() == path.resolve():

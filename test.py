@@ -13,11 +13,13 @@ import gymnasium
 import numpy as np
 
 from envs import make_env
+from es.batch import mean_and_std
 from es.checkpoint import Checkpoint
 from es.config import Config
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
 from es.rollout import evaluation_seed, rollout
+from es.versions import notice
 from game import Game, Restored, describe, restored_normalizer
 
 UNSEEN_EPISODES = 10
@@ -108,6 +110,8 @@ def test(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     ours = restored if isinstance(restored, Checkpoint) else None
     normalizer = restored_normalizer(config, game, ours)
     actor.bind(theta, normalizer.statistics() if normalizer else None)
+    if ours and not config.silent and (told := notice(ours.versions, config.restore)):
+        print(told)
     env = make_env(game.environment) if config.no_render else _in_a_window(config, game)
     returns: list[float] = []
     status = 0
@@ -126,9 +130,10 @@ def test(config: Config, restored: Restored, interrupts: Interrupts) -> int:
         except Interrupted as interrupted:
             status = interrupted.status
     if returns:
+        mean, std = mean_and_std(returns)
         print(
-            f"{len(returns)} episodes: mean {np.mean(returns):.2f}, standard deviation "
-            f"{np.std(returns):.2f}, min {min(returns):.2f}, max {max(returns):.2f}"
+            f"{len(returns)} episodes: mean {mean:.2f}, standard deviation {std:.2f}, "
+            f"min {min(returns):.2f}, max {max(returns):.2f}"
         )
     return status
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
-import numpy as np
 import torch
 
 from ending import again, conclude, ending, evaluation_due, target_met
 from es import rundir
-from es.batch import Batch, put_together
+from es.batch import Batch, mean_and_std, put_together
 from es.caps import adaptive_cap, variable_cap
 from es.checkpoint import Checkpoint
 from es.config import Config
@@ -23,6 +22,7 @@ from es.monitor.console import Console
 from es.monitor.monitor import Monitor
 from es.monitor.record import Record, describe_batch
 from es.rollout import Result, Snapshot, Task, evaluation_tasks, training_tasks
+from es.versions import versions
 from game import Restored
 from launch import Run, launch
 from model import unflatten
@@ -46,7 +46,7 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             f"Run directory: {run.path}\n"
         )
         with rundir.writable(run.path):
-            monitor = Monitor(run.path, console, title=config.env_name, update=run.counters.update)
+            monitor = Monitor(run.path, console, title=config.env_name, counters=run.counters)
         trainer = Trainer(run, monitor, interrupts)
         interrupts.defer()
         interrupted = None
@@ -56,11 +56,11 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             interrupted = error
         finally:
             run.pool.close()  # now, since it takes the cores that the last picture needs
-            monitor.close(
+            unwritten = monitor.close(
                 patience=lambda: HURRIED_SECONDS if interrupts.received else PICTURE_SECONDS
             )
         status, last_line = conclude(
-            run.config, trainer.counters, trainer.solved, run.path / rundir.LATEST, interrupted
+            run.config, trainer.counters, trainer.solved, run.path, interrupted, unwritten
         )
         console.say(f"Watch it: {again(run.config, run.path / rundir.LATEST, '--test')}")
         console.close(last_line)
@@ -100,7 +100,8 @@ class Trainer:
             strategy.seed, strategy.update, strategy.ask(), cap, episodes, config.episode_seeding
         )
         results = self._play(tasks)
-        batch = put_together(results, episodes, config.reward_shift)
+        with self._naming_environment():
+            batch = put_together(results, episodes, config.reward_shift)
         score = batch.unperturbed
         files: dict[str, Checkpoint] = {}
         self.solved = self._reach_target(score)
@@ -151,7 +152,7 @@ class Trainer:
             )
         )
         returns = [result.episode_return for result in results]
-        mean, std = float(np.mean(returns)), float(np.std(returns))
+        mean, std = mean_and_std(returns)
         self._evaluation = update, mean, std
         self.monitor.console.say(
             f"Evaluation after {update} updates: mean {mean:.2f}, standard deviation {std:.2f} "
@@ -160,7 +161,7 @@ class Trainer:
         return mean, std
 
     def _play(self, tasks: Sequence[Task]) -> list[Result]:
-        """The tasks' results. Raises RunError for a return that is not a number to learn from."""
+        """The tasks' results; their steps are counted for the speed."""
         update = f"update {self.counters.update + 1} of {self.config.max_gradient_updates}"
         seconds = self.counters.wall_seconds
 
@@ -171,24 +172,22 @@ class Trainer:
 
         statistics = self.normalizer.statistics() if self.normalizer else None
         snapshot = Snapshot(self.strategy.theta, self.strategy.sigma, statistics)
-        try:
-            with self.interrupts.allowed():
-                results = self.pool.evaluate(snapshot, tasks, progress)
-        except RunError as error:
-            raise RunError(f"--env-name {self.config.env_name}: {error}") from error
-        for task, result in zip(tasks, results, strict=True):
-            if not math.isfinite(result.episode_return):
-                raise RunError(
-                    f"--env-name {self.config.env_name}: the return of an episode is "
-                    f"{result.episode_return} ({task})"
-                )
+        with self._naming_environment(), self.interrupts.allowed():
+            results = self.pool.evaluate(snapshot, tasks, progress)
         self._steps += sum(result.steps for result in results)
         return results
+
+    @contextmanager
+    def _naming_environment(self) -> Iterator[None]:
+        try:
+            yield
+        except RunError as error:
+            raise RunError(f"--env-name {self.config.env_name}: {error}") from error
 
     def _reach_target(self, score: float) -> dict[str, float] | None:
         """The evaluation that shows the target to be reached, if it does."""
         target = self.config.target_return
-        if target is None or score < target:
+        if target is None or not score >= target:  # it may be no number
             return None
         mean, std = self.evaluate()
         return {"target": target, "mean": mean, "std": std} if mean >= target else None
@@ -196,7 +195,7 @@ class Trainer:
     def _is_best(self, score: float) -> bool:
         """Whether this is the best score so far, or as good; then it is noted as such."""
         best = self.counters.best_score
-        if best is not None and score < best:
+        if not math.isfinite(score) or (best is not None and score < best):
             return False
         self.counters = self.counters._replace(best_score=score)
         return True
@@ -228,6 +227,7 @@ class Trainer:
             settings=self.config.saved(),
             environment=self.game.environment,
             network=self.game.network,
+            versions=versions(),
             normalizer=self.normalizer.state() if self.normalizer else None,
             reference=None if reference is None else torch.from_numpy(reference),
         )

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 ACTIONS, RIGHT = 3, 1
+MOST_STATES = 4096  # each has an observation of that size
 CELL = 100  # pixels of a picture's squares
 DARK, LIGHT = 60, 240
 
@@ -36,6 +37,8 @@ class CyclicMDP(gymnasium.Env):
     ) -> None:
         if not all(type(number) is int and number >= 1 for number in (states, horizon)):
             raise ValueError("states and horizon must be whole numbers, 1 or more")
+        if states > MOST_STATES:
+            raise ValueError(f"states must be at most {MOST_STATES}")
         if isinstance(rewards, str):
             raise ValueError("rewards must be a list of numbers, such as [1,1,2]")
         given = [1] * (states - 1) + [2] if rewards is None else rewards

@@ -16,15 +16,18 @@ from typing import Any, NamedTuple
 import torch
 
 from es.errors import UsageError
+from es.vetting import vet
 
-FORMAT = "evolution-strategies-checkpoint-2"
+FORMAT = "evolution-strategies-checkpoint-3"
 
 # Of counters: all but these are whole numbers.
 KINDS: dict[str, tuple[type, ...]] = {
     "wall_seconds": (float,), "lr": (float,), "sigma": (float,), "best_score": (float, type(None))
 }  # fmt: skip
-DICTS = ("parameters", "optimizer", "counters", "settings", "environment", "network")
+DICTS = ("parameters", "optimizer", "counters", "settings", "environment", "network", "versions")
 FRAMES = (torch.Size((1, 42, 42)), torch.float32)
+DEPTH = 8  # of values within values
+MOST, MOST_COUNTED = 10**300, 2**62
 
 
 class Counters(NamedTuple):
@@ -51,7 +54,8 @@ class Checkpoint(NamedTuple):
     """Everything a run is made of.
 
     parameters: tensors by layer name. optimizer: its state_dict. settings: by Config field.
-    environment, network: the descriptions they are built from. solved: the evaluation that ended
+    environment, network: the descriptions they are built from. versions: of the libraries, as of
+    `es.versions`. solved: the evaluation that ended
     the run, `{"target": ..., "mean": ..., "std": ...}`, if one did. normalizer: the statistics of
     observations, where these are normalised. reference: (128, 1, 42, 42), the batch of virtual
     batch normalisation, where it is used.
@@ -63,6 +67,7 @@ class Checkpoint(NamedTuple):
     settings: dict[str, Any]
     environment: dict[str, Any]
     network: dict[str, Any]
+    versions: dict[str, str]
     solved: dict[str, float] | None = None
     normalizer: dict[str, Any] | None = None
     reference: torch.Tensor | None = None
@@ -93,7 +98,10 @@ def load(path: str) -> Checkpoint | dict[str, torch.Tensor]:
     Raises UsageError for anything else: a missing, damaged or foreign file, or one with code in it.
     """
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with open(path, "rb", opener=_without_waiting) as file:
+            vet(file)
+            file.seek(0)
+            content = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise UsageError(f"--restore {path}: cannot be read ({error.strerror})") from error
     except Exception as error:  # torch raises all kinds of things for damaged files
@@ -108,6 +116,7 @@ def load(path: str) -> Checkpoint | dict[str, torch.Tensor]:
         and content
         and all(isinstance(key, str) for key in content)
         and all(isinstance(value, torch.Tensor) for value in content.values())
+        and _is_plain([value.detach() for value in content.values()])
     ):
         return dict(content)
     raise UsageError(f"--restore {path}: holds neither a checkpoint of this program nor weights")
@@ -125,9 +134,11 @@ def _ours(path: str, content: dict[str, Any]) -> Checkpoint:
             _require(type(number) in KINDS.get(name, (int,)))
             _require(number is None or math.isfinite(number))
             _require(name == "best_score" or number >= 0)
+            _require(type(number) is not int or number < MOST_COUNTED)
         _require(counters.max_episode_length > 0 and counters.lr > 0 and counters.sigma > 0)
         _require(type(checkpoint.settings["env_name"]) is str)
         _require(type(checkpoint.settings["seed"]) is int)
+        _require(all(type(version) is str for version in checkpoint.versions.values()))
         _require(type(checkpoint.environment["id"]) is str)
         _require(all(type(key) is str for key in checkpoint.environment["kwargs"]))
         for number in (checkpoint.environment["frame_skip"], checkpoint.environment["noop_max"]):
@@ -144,16 +155,22 @@ def _ours(path: str, content: dict[str, Any]) -> Checkpoint:
     return checkpoint
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: Any, depth: int = DEPTH) -> bool:
     """Whether this is a plain value, or ordinary tensors, as `save` writes them."""
-    if isinstance(value, torch.Tensor):
-        ordinary = value.layout == torch.strided and value.device.type == "cpu"
-        return ordinary and not (value.requires_grad or value.is_complex())
+    if isinstance(value, torch.Tensor):  # its numbers lie there one by one, or it could be endless
+        return value.device.type == "cpu" and value.is_contiguous() and not value.requires_grad
     if isinstance(value, dict):
-        return all(map(_is_plain, [*value, *value.values()]))
+        return _is_plain([*value, *value.values()], depth)
     if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return value is None or type(value) in (str, int, float, bool)
+        return depth > 0 and all(_is_plain(item, depth - 1) for item in value)
+    if type(value) is int:
+        return abs(value) < MOST
+    return value is None or type(value) in (str, float, bool)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a file; a pipe that nobody writes to, too."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _require(condition: bool) -> None:

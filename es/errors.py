@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+LONGEST = 1000  # characters of a message
+
 
 class RunError(Exception):
     """Something outside the user's command went wrong; the program ends with `status`."""
@@ -13,3 +15,11 @@ class UsageError(RunError):
     """The user's mistake: the message names the flag or file, the value, and the remedy."""
 
     status = 2
+
+    def __init__(self, message: str) -> None:
+        """One line, even where it repeats what a hostile file holds."""
+        shown = "".join(
+            character if character.isprintable() else character.encode("unicode_escape").decode()
+            for character in message[:LONGEST]
+        )
+        super().__init__(shown + ("..." if len(message) > LONGEST else ""))

@@ -31,18 +31,21 @@ class Normalizer:
         """Takes in the observations of an update's results, in the order given.
 
         All of them were played with the `statistics` of this moment, from whose means their sums
-        are counted (Chan et al. 1983, equation 1.5, with the old mean as the origin). Raises
-        RunError where a sum is not finite.
+        are counted (Chan et al. 1983, equation 1.5, with the old mean as the origin). Those of an
+        episode in which one was not finite are left out. Raises RunError where none are left, or
+        they are too large.
         """
-        sums = np.zeros_like(self._moments)
+        sums, count = np.zeros_like(self._moments), 0
         for result in results:
             assert result.observed is not None
-            sums += result.observed
-        if not np.isfinite(sums).all():
+            if np.isfinite(result.observed).all():
+                sums += result.observed
+                count += result.steps
+        if not (count and np.isfinite(sums).all()):
             raise RunError(
                 "observations are not finite, or too large to be normalised (--obs-norm)"
             )
-        self.count += sum(result.steps for result in results)
+        self.count += count
         shift = sums[0] / self.count
         self._moments[0] += shift
         self._moments[1] += np.maximum(sums[1] - self.count * shift**2, -self._moments[1])

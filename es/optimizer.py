@@ -45,6 +45,12 @@ class Optimizer:
         self._parameter.grad = -gradient
         self._torch.step()
 
+    def finite(self) -> bool:
+        """Whether parameter and moments are finite numbers."""
+        moments = self._torch.state[self._parameter].values()
+        tensors = [self._parameter, *(each for each in moments if isinstance(each, torch.Tensor))]
+        return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+
     def state_dict(self) -> dict[str, Any]:
         """What `load` takes; its tensors are those that the next step changes."""
         return self._torch.state_dict()

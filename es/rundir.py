@@ -126,7 +126,8 @@ def carry_csv_on(path: Path, header: Sequence[str], update: int) -> None:
     rows: list[Sequence[str]] = []
     if path.exists():
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            lines = [line for line in file if "\0" not in line]
+            # The last one may be torn, where the disk was full.
+            lines = [line for line in file if "\0" not in line and line.endswith("\n")]
         rows = [row for row in csv.reader(lines) if len(row) == len(header)]
     kept = [row for row in rows if re.fullmatch("[0-9]{1,18}", row[0]) and int(row[0]) <= update]
     write_text(path, "".join(",".join(row) + "\n" for row in [header, *kept]))

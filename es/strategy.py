@@ -90,7 +90,7 @@ class Strategy:
 
         returns: (n,), in the order of ask(). Where they tell nothing apart, the optimiser is not
         called at all: its momentum alone would move the parameters. Raises RunError when the
-        parameters leave the range of numbers.
+        parameters or the optimiser's moments leave the range of numbers.
         """
         with np.errstate(all="ignore"):  # numbers out of range are noticed below
             gradient, lr = self.gradient(returns), self.scheduled_lr()
@@ -100,8 +100,11 @@ class Strategy:
         self.optimizer.set_lr(lr)
         if norm > 0:
             self.optimizer.step(torch.from_numpy(gradient))
-            if not np.isfinite(self.theta).all():
-                raise RunError("the parameters are no longer finite: --lr is too high")
+            if not self.optimizer.finite():
+                raise RunError(
+                    "parameters or optimiser are no longer finite: --lr, or the scale of the "
+                    "rewards without ranks, is too high"
+                )
         self.lr = _decayed(self.lr, self._lr_decay, LEAST)
         self.sigma = _decayed(self.sigma, self._sigma_decay, self._sigma_min)
         self.update += 1

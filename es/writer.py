@@ -1,36 +1,51 @@
-"""Writing off the critical path: jobs run in order in one background thread, none is skipped."""
+"""Writing off the critical path: in order, in one background thread, and again where it failed."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from es.errors import RunError
 
 Job = Callable[[], object]
+RETRY_SECONDS = 5.0
+MOST_WAITING = 16  # files that have failed, so that a full disk does not become a full memory
 
 
 class BackgroundWriter:
-    """Runs jobs in order. At most one waits: who submits the next waits for the disk."""
+    """Runs jobs in order, by the name of what they write. At most one batch of them waits.
 
-    def __init__(self) -> None:
-        self._jobs: queue.Queue[Job | None] = queue.Queue(maxsize=1)
-        self._error: BaseException | None = None
+    What the system refuses (OSError: a full disk, a limit, a read-only directory) is told to `warn`
+    once, and tried again with later jobs and every few seconds, until it succeeds or a newer job of
+    that name takes its place. precious: names that are never given up.
+    """
+
+    def __init__(self, warn: Callable[[str], None], *, precious: tuple[str, ...] = ()) -> None:
+        self._warn, self._precious = warn, precious
+        self._batches: queue.Queue[Mapping[str, Job] | None] = queue.Queue(maxsize=1)
+        self._waiting: dict[str, Job] = {}
+        self._reasons: dict[str, str] = {}  # of those that wait, and of those that were given up
+        self._troubled = False
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job) -> None:
-        """Queues a job. Raises RunError when an earlier one failed."""
+    def submit(self, jobs: Mapping[str, Job]) -> None:
+        """Queues jobs; who submits the next waits for the disk. RunError when one went wrong."""
         self._raise()
-        self._jobs.put(job)
+        self._batches.put(jobs)
 
-    def close(self) -> None:
-        """Waits for all jobs. Raises RunError when one failed."""
+    def close(self) -> dict[str, str]:
+        """Waits for all jobs; the result is what could not be written, and why.
+
+        Raises RunError when a job went wrong otherwise.
+        """
         if self._thread.is_alive():
-            self._jobs.put(None)
+            self._batches.put(None)
             self._thread.join()
         self._raise()
+        return self._reasons
 
     def _raise(self) -> None:
         if self._error is not None:
@@ -38,8 +53,37 @@ class BackgroundWriter:
             raise RunError(f"cannot write the run's files: {error}") from error
 
     def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        jobs: Mapping[str, Job] | None = {}
+        while jobs is not None:
             try:
-                job()
+                jobs = self._batches.get(timeout=RETRY_SECONDS if self._waiting else None)
+            except queue.Empty:
+                jobs = {}
+            try:
+                self._write(jobs or {})
             except Exception as error:
                 self._error = error
+
+    def _write(self, jobs: Mapping[str, Job]) -> None:
+        for name, job in jobs.items():
+            self._waiting.pop(name, None)  # the newer one goes to the end
+            self._waiting[name] = job
+        for name, job in list(self._waiting.items()):
+            try:
+                job()
+            except OSError as error:
+                self._note(name, error.strerror or str(error))
+            else:
+                del self._waiting[name]
+                self._reasons.pop(name, None)
+        for name in [name for name in self._waiting if name not in self._precious][:-MOST_WAITING]:
+            del self._waiting[name]
+            self._warn(f"{name} is given up, since too many files wait to be written")
+        if self._troubled and not self._waiting:
+            self._troubled = False
+            self._warn("what could not be written is written now")
+
+    def _note(self, name: str, reason: str) -> None:
+        if reason not in self._reasons.values():  # else it has been told of another file
+            self._warn(f"{name} cannot be written ({reason}): the run goes on, and tries it again")
+        self._reasons[name], self._troubled = reason, True

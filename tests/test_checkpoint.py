@@ -28,6 +28,7 @@ def example() -> Checkpoint:
         settings={"env_name": "CartPole-v1", "lr": 0.1, "seed": 10**12, "small_net": True},
         environment={"id": "CartPole-v1", "kwargs": {}, "frame_skip": 1, "noop_max": 0},
         network={"kind": "mlp", "inputs": 4, "actions": 2},
+        versions={"torch": "2.13.0"},
         solved={"target": 1.0, "mean": 2.0, "std": 0.5},
         normalizer={"count": 3, "moments": torch.randn(2, 4).double()},
         reference=torch.randn(2, 1, 42, 42),

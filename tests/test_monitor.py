@@ -16,7 +16,7 @@ from es.monitor.record import COLUMNS, Record, describe_batch
 def record(update: int) -> Record:
     return Record(
         update, 4 * update, 100 * update, 1.5 * update, 10.0 + update, 2.0, 15.0, 5.0,
-        12.0, 2, 3, 25.0, 0.1, 0.05, 3.0, 1000.0,
+        12.0, 2, 3, 0, 25.0, 0.1, 0.05, 3.0, 1000.0,
     )  # fmt: skip
 
 
@@ -30,6 +30,7 @@ def test_the_figures_of_a_batch():
         "unperturbed_return": 4.0,
         "unperturbed_rank": 2,
         "elite_count": 1,
+        "non_finite": 0,
         "episode_length_mean": 25.0,
     }
 
@@ -63,6 +64,12 @@ def test_silence_leaves_the_last_line(capsys):
     assert capsys.readouterr().out == "done\n"
 
 
+def write(files, record):
+    files.add(record)
+    files.csv.flush()
+    files.events.flush()
+
+
 def scalars(directory):
     events = EventAccumulator(str(directory))
     events.Reload()
@@ -73,14 +80,15 @@ def scalars(directory):
 
 
 def test_csv_and_tensorboard_carry_on_without_gaps_or_doubled_steps(tmp_path):
-    files = ProgressFiles(tmp_path, 0)
+    files = ProgressFiles(tmp_path, 0, 0)
     for update in (1, 2, 3, 4):
-        files.write(record(update))
+        write(files, record(update))
     files.close()
-    files = ProgressFiles(tmp_path, 2)  # the checkpoint knows of two
+    files = ProgressFiles(tmp_path, 2, 0)  # the checkpoint knows of two
     for update in (3, 4, 5):
-        files.write(record(update))
-    files.write_evaluation(5, 1.0, 0.5)
+        write(files, record(update))
+    files.add_evaluation(5, 1.0, 0.5)
+    files.events.flush()
     files.close()
     with (tmp_path / "progress.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -101,9 +109,9 @@ def png_size(path):
 
 
 def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
-    files, pictures = ProgressFiles(tmp_path, 0), []
+    files, pictures = ProgressFiles(tmp_path, 0, 0), []
     for update in (1, 2):
-        files.write(record(update))
+        write(files, record(update))
         draw(tmp_path, "a title")
         pictures.append((tmp_path / "learning_curve.png").read_bytes())
     files.close()
@@ -113,8 +121,8 @@ def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
 
 @pytest.mark.picture
 def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
-    files, painter = ProgressFiles(tmp_path, 0), CurvePainter(tmp_path, "a title")
-    files.write(record(1))
+    files, painter = ProgressFiles(tmp_path, 0, 0), CurvePainter(tmp_path, "a title")
+    write(files, record(1))
     painter.request()  # too soon for a picture
     assert not (tmp_path / "learning_curve.png").exists()
     painter.close(lambda: 60)

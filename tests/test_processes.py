@@ -132,7 +132,7 @@ def test_an_interrupted_test_sums_up_what_it_has_played(start, program):
 
 
 @pytest.mark.parametrize("stdout", ["closed", "/dev/full"])
-def test_a_missing_or_full_output_is_no_traceback(stdout):
+def test_a_missing_or_full_output_is_no_traceback_and_loses_nothing(stdout):
     command = [sys.executable, str(ROOT / "main.py"), *map(str, ENDLESS), "--workers", "0"]
     redirection = ">&-" if stdout == "closed" else f">{stdout}"
     result = subprocess.run(
@@ -141,7 +141,8 @@ def test_a_missing_or_full_output_is_no_traceback(stdout):
     )  # fmt: skip
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
-    assert result.stderr.count("\n") == (0 if stdout == "closed" else 1)
+    assert result.stderr.count("\n") == (0 if stdout == "closed" else 2)
+    assert read(RUN / "latest.pth").counters.update == 1
 
 
 def test_two_runs_at_once(start, program):

@@ -15,11 +15,14 @@ from es.config.option import (
     AMOUNT,
     ASSIGNMENTS,
     BELOW_ONE,
+    COUNT,
     FRACTION,
+    NOOPS,
     NOT_EMPTY,
     NOT_NEGATIVE,
     POSITIVE,
     PROBABILITY,
+    REPEATS,
     SCALE,
     STRENGTH,
     TWO_OR_MORE,
@@ -57,11 +60,11 @@ class Config:
     frame_skip: int | None = task(
         None,
         help="Repeat each action for so many steps or, of an Atari game, frames.",
-        check=POSITIVE,
+        check=REPEATS,
         shown="1; Atari games have their own",
     )
     noop_max: int = task(
-        0, help="Atari: begin episodes with up to so many random no-ops.", check=NOT_NEGATIVE
+        0, help="Atari: begin episodes with up to so many random no-ops.", check=NOOPS
     )
     sticky_actions: float | None = task(
         None,
@@ -171,7 +174,7 @@ class Config:
         shown="none",
     )
 
-    eval_episodes: int = option(20, "evaluation", "Episodes of one evaluation.", POSITIVE)
+    eval_episodes: int = option(20, "evaluation", "Episodes of one evaluation.", COUNT)
     eval_every: int | None = option(
         None,
         "evaluation",

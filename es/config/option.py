@@ -9,6 +9,9 @@ from typing import Any
 MAX_WORKERS = 100_000
 Check = tuple[Callable[[Any], bool], str]
 POSITIVE: Check = (lambda value: value > 0, "must be above 0")
+COUNT: Check = (lambda value: 1 <= value <= 10**6, "must be from 1 to a million")
+REPEATS: Check = (lambda value: 1 <= value <= 1000, "must be from 1 to 1000")
+NOOPS: Check = (lambda value: 0 <= value <= 1000, "must be from 0 to 1000")
 NOT_NEGATIVE: Check = (lambda value: value >= 0, "must be 0 or more")
 NOT_EMPTY: Check = (lambda value: bool(value.strip()), "must not be empty")
 TWO_OR_MORE: Check = (lambda value: value >= 2, "must be 2 or more")
@@ -19,8 +22,8 @@ BELOW_ONE: Check = (lambda value: 0 <= value < 1, "must be 0 or more and below 1
 SCALE: Check = (lambda value: 1e-30 <= value <= 1e30, "must be between 1e-30 and 1e30")
 STRENGTH: Check = (lambda value: 0 <= value <= 1e30, "must be 0 or more (1e30 at most)")
 WIDTHS: Check = (
-    lambda value: all(1 <= width <= 65_536 for width in value),
-    "must be numbers of units, each from 1 to 65536, or nothing for a linear policy",
+    lambda value: len(value) <= 100 and all(1 <= width <= 65_536 for width in value),
+    "must be the units of 100 layers at most, each from 1 to 65536, or nothing for a linear policy",
 )
 ASSIGNMENTS: Check = (
     lambda value: all("=" in item and item.partition("=")[0].isidentifier() for item in value),

@@ -19,6 +19,7 @@ from es.config.validation import validate
 from es.errors import UsageError
 
 MAX_WHOLE_FLOAT = 10**300
+MOST_BYTES = 2**20  # of a settings file
 OPTIMIZER = ("optimizer", "use_adam")  # two ways to choose it
 
 
@@ -96,7 +97,10 @@ def read_toml(path: str) -> dict[str, Any]:
     """A settings file's values by field name; raises UsageError for any fault in it."""
     try:
         with Path(path).open("rb") as file:
-            settings = tomllib.load(file)
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise UsageError(f"--config {path}: is no settings file, which would be small")
+        settings = tomllib.loads(text.decode())
     except OSError as error:
         raise UsageError(f"--config {path}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:  # bad syntax, bytes or numbers; too deep

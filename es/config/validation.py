@@ -60,8 +60,8 @@ def _validate_combinations(config: Config) -> None:
         f"--rollout-timeout {config.rollout_timeout}: ends worker processes, and --workers 0 has "
         "none; leave it out": config.rollout_timeout is not None and config.workers == 0,
         f"--n {config.n}: with --episodes-per-perturbation {config.episodes_per_perturbation} "
-        "that is too many episodes; 100 million are possible": (
-            config.n * config.episodes_per_perturbation > 10**8
+        "that is too many episodes; a million are possible": (
+            config.n * config.episodes_per_perturbation > 10**6
         ),
     }
     for message, applies in refused.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from typing import TextIO
 
 from rich.console import Console as RichConsole
 from rich.live import Live
@@ -20,6 +21,7 @@ class Console:
         self._silent = silent
         self._live: Live | None = None
         self._line = ""
+        self._refused = False  # whether standard output has once failed
         if not silent and sys.stdout.isatty():
             rich = RichConsole(highlight=False)
             self._live = Live(console=rich, transient=True, get_renderable=self._render)
@@ -27,13 +29,12 @@ class Console:
 
     def say(self, text: str) -> None:
         """Prints lines, above the live one."""
-        if self._silent:
-            return
-        if self._live:
-            # As text, so that brackets are not taken for rich's markup.
-            self._live.console.print(Text(text))
-        else:
-            print(text, flush=True)
+        if not self._silent:
+            self._print(text, sys.stdout)
+
+    def warn(self, text: str) -> None:
+        """Tells of trouble that the run goes on with, even when silent."""
+        self._print(f"warning: {text}", sys.stderr)
 
     def report(self, record: Record, *, n: int, cap: int, use_adam: bool) -> None:
         """Prints the block of an update. cap: steps per training episode at most."""
@@ -55,6 +56,8 @@ class Console:
             "Wall-clock": f"{record.wall_seconds:.1f} s",
             "Steps per second": f"{record.steps_per_second:.0f}",
         }
+        if record.non_finite:
+            figures["Returns not finite"] = f"{record.non_finite} (ranked last)"
         self.say("".join(f"{label}: {value}\n" for label, value in figures.items()))
 
     def progress(self, line: str) -> None:
@@ -68,6 +71,22 @@ class Console:
             self._live = None
         if last_line:
             print(last_line, flush=True)
+
+    def _print(self, text: str, stream: TextIO) -> None:
+        try:
+            if self._live:
+                # As text, so that brackets are not taken for rich's markup.
+                self._live.console.print(Text(text))
+            else:
+                print(text, file=stream, flush=True)
+        except OSError as error:  # such as a full disk: the words are lost, but not the run
+            if stream is sys.stderr:
+                return
+            if isinstance(error, BrokenPipeError):
+                raise  # nobody reads any more
+            if not self._refused:
+                self._refused = True
+                self.warn(f"standard output cannot be written ({error.strerror})")
 
     def _render(self) -> Text:
         return Text(self._line, style="dim", no_wrap=True, overflow="ellipsis")

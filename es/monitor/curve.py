@@ -58,7 +58,7 @@ class CurvePainter:
         self._process.wait()
 
     def _draw(self) -> None:
-        if self._process is None:
+        if self._process is None or self._process.poll() is not None:
             # A session of its own: the terminal's Ctrl-C must not interrupt the last picture.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, *self._arguments],
@@ -69,7 +69,7 @@ class CurvePainter:
                 start_new_session=True,
             )
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # a missing picture is no reason to end a run
+        with contextlib.suppress(BrokenPipeError):  # it died; the next picture starts another
             self._process.stdin.write(b"\n")
             self._process.stdin.flush()
         self._drawn = True

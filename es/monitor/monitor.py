@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from es import checkpoint as checkpoints
-from es.checkpoint import Checkpoint
+from es.checkpoint import Checkpoint, Counters
 from es.monitor.console import Console
 from es.monitor.curve import CurvePainter
-from es.monitor.files import ProgressFiles
+from es.monitor.files import EVENTS, ProgressFiles
 from es.monitor.record import Record
+from es.rundir import BEST, CURVE, LATEST, PROGRESS
 from es.writer import BackgroundWriter
 
 
 class Monitor:
-    """Reports the updates of the run in `directory`, which has done `update` of them."""
+    """Reports the updates of the run in `directory`, which has come as far as `counters` say."""
 
-    def __init__(self, directory: Path, console: Console, *, title: str, update: int) -> None:
+    def __init__(
+        self, directory: Path, console: Console, *, title: str, counters: Counters
+    ) -> None:
         self.console = console
         self._directory = directory
-        self._files = ProgressFiles(directory, update)
+        self._files = ProgressFiles(directory, counters.update, counters.evaluated)
         self._painter = CurvePainter(directory, title)
-        self._writer = BackgroundWriter()
+        self._writer = BackgroundWriter(
+            lambda trouble: console.warn(f"{directory}: {trouble}"),
+            precious=(PROGRESS, EVENTS, BEST, LATEST),
+        )
 
     def commit(
         self,
@@ -31,27 +38,42 @@ class Monitor:
         record: Record | None = None,
         evaluation: tuple[int, float, float] | None = None,
     ) -> None:
-        """Writes figures, then checkpoints by file name, as one job.
+        """Writes figures, then checkpoints by file name, of which latest.pth comes last.
 
-        In this order, a checkpoint on disk never knows of an update that the figures lack.
+        In this order, a run that is carried on never lacks what came before its latest checkpoint.
         evaluation: the number of updates before it, mean and standard deviation.
         """
 
-        def write() -> None:
+        def add() -> None:
             if evaluation is not None:
-                self._files.write_evaluation(*evaluation)
+                self._files.add_evaluation(*evaluation)
             if record is not None:
-                self._files.write(record)
+                self._files.add(record)
+
+        def draw() -> None:
+            if record is not None:
                 self._painter.request()
-            for name, checkpoint in files.items():
-                checkpoints.save(checkpoint, self._directory / name)
 
-        self._writer.submit(write)
+        self._writer.submit(
+            {
+                "figures": add,  # in memory: this cannot fail
+                PROGRESS: self._files.csv.flush,
+                EVENTS: self._files.events.flush,
+                CURVE: draw,
+            }
+            | {
+                name: partial(checkpoints.save, files[name], self._directory / name)
+                for name in sorted(files, key=lambda name: name == LATEST)
+            }
+        )
 
-    def close(self, *, patience: Callable[[], float]) -> None:
-        """Finishes everything written; waits for the last picture at most `patience()` seconds."""
+    def close(self, *, patience: Callable[[], float]) -> dict[str, str]:
+        """Finishes everything written; waits for the last picture at most `patience()` seconds.
+
+        The result is what could not be written, and why.
+        """
         try:
-            self._writer.close()
+            return self._writer.close()
         finally:
             self._painter.close(patience)
             self._files.close()

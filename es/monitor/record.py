@@ -13,7 +13,8 @@ class Record(NamedTuple):
     """One update: a row of progress.csv, with its columns.
 
     Returns are those of the perturbations, lengths (in steps) of all their episodes. elite_count:
-    perturbations above the mean. lr and sigma: as used for this update. grad_norm: of the gradient
+    perturbations above the mean. non_finite: perturbations whose return was NaN or infinite, and is
+    not among the figures. lr and sigma: as used for this update. grad_norm: of the gradient
     estimate, before the learning rate. steps_per_second: everything played since the previous row.
     """
 
@@ -28,6 +29,7 @@ class Record(NamedTuple):
     unperturbed_return: float
     unperturbed_rank: int
     elite_count: int
+    non_finite: int
     episode_length_mean: float
     lr: float
     sigma: float
@@ -40,15 +42,18 @@ COLUMNS = Record._fields
 
 def describe_batch(batch: Batch) -> dict[str, float]:
     """A batch's part of a `Record`, by column."""
-    returns = batch.returns
+    returns = batch.returns[np.isfinite(batch.returns)]
+    # One more than are better; a return that is no number is worse than all.
+    better = int((returns > batch.unperturbed).sum())
+    rank = 1 + (better if np.isfinite(batch.unperturbed) else batch.returns.size)
     return {
         "return_mean": float(returns.mean()),
         "return_std": float(returns.std()),
         "return_max": float(returns.max()),
         "return_min": float(returns.min()),
         "unperturbed_return": batch.unperturbed,
-        # One more than are better.
-        "unperturbed_rank": 1 + int((returns > batch.unperturbed).sum()),
+        "unperturbed_rank": rank,
         "elite_count": int((returns > returns.mean()).sum()),
+        "non_finite": batch.returns.size - returns.size,
         "episode_length_mean": float(np.mean(batch.lengths)),
     }
