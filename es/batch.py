@@ -53,5 +53,6 @@ def mean_and_std(returns: Sequence[float]) -> tuple[float, float]:
 def _ranked_last(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The values, with those that are not finite just below all others: they rank last."""
     finite = np.isfinite(values)
-    lowest = values[finite].min()
-    return np.where(finite, values, max(np.nextafter(lowest, -np.inf), np.finfo(np.float64).min))
+    with np.errstate(over="ignore"):
+        below = np.nextafter(values[finite].min(), -np.inf)
+    return np.where(finite, values, max(below, np.finfo(np.float64).min))

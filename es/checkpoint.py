@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from es.errors import UsageError
-from es.vetting import vet
+from es.vetting import UnfitError, vet
 
 FORMAT = "evolution-strategies-checkpoint-3"
 
@@ -105,9 +105,10 @@ def load(path: str) -> Checkpoint | dict[str, torch.Tensor]:
     except OSError as error:
         raise UsageError(f"--restore {path}: cannot be read ({error.strerror})") from error
     except Exception as error:  # torch raises all kinds of things for damaged files
+        reason = f" ({error})" if isinstance(error, UnfitError) else ""
         raise UsageError(
             f"--restore {path}: is not a checkpoint, or damaged, or holds more than tensors and "
-            "plain values; give a .pth file that this program or pytorch-es wrote"
+            f"plain values{reason}; give a .pth file that this program or pytorch-es wrote"
         ) from error
     if isinstance(content, Mapping) and content.get("format") == FORMAT:
         return _ours(path, dict(content))

@@ -35,8 +35,12 @@ GLOBALS = frozenset(
 OLD_PICKLES = 5  # that the tensors' numbers follow, in a file of torch before 1.6
 
 
+class UnfitError(ValueError):
+    """What a file holds is not what torch.save writes."""
+
+
 def vet(file: IO[bytes]) -> None:
-    """Raises ValueError, or another Exception, unless a file is one that is safe to load.
+    """Raises UnfitError, or another Exception, unless a file is one that is safe to load.
 
     Nothing is unpickled. What torch makes of the file then takes a small multiple of its size.
     """
@@ -57,13 +61,13 @@ def _vet_archive(file: IO[bytes], size: int) -> None:
         entries = archive.infolist()
         names = [entry.filename for entry in entries]
         _require(len({*names}) == len(names), "two of its parts have one name")
-        _require(len({name.partition("/")[0] for name in names}) == 1, "it has several parts")
+        _require(len({name.partition("/")[0] for name in names}) == 1, "it is not one archive")
         stored = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
         _require(stored, "it is compressed")
         _require(sum(entry.file_size for entry in entries) <= size, "its parts overlap")
         _require(archive.testzip() is None, "a checksum is wrong")
         content = archive.read(names[0].partition("/")[0] + "/data.pkl")
-    _require(len(content) <= MOST_PICKLED, "it is too long")
+    _require(len(content) <= MOST_PICKLED, "it holds too much text")
     _vet_pickle(io.BytesIO(content))
 
 
@@ -91,4 +95,4 @@ def _vet_pickle(pickled: IO[bytes], most: int | None = None) -> None:
 
 def _require(condition: bool, otherwise: str) -> None:
     if not condition:
-        raise ValueError(otherwise)
+        raise UnfitError(otherwise)

@@ -166,6 +166,9 @@ def same_run(left: Checkpoint, right: Checkpoint) -> bool:
             checkpoint.counters._replace(wall_seconds=0),
             checkpoint.environment,
             checkpoint.network,
+            checkpoint.normalizer,
+            checkpoint.reference,
+            checkpoint.solved,
         )
         for checkpoint in (left, right)
     ]

@@ -1,15 +1,19 @@
 import csv
 import re
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from es import checkpoint as checkpoints
 from es.batch import Batch
+from es.checkpoint import Counters
 from es.monitor.console import Console
 from es.monitor.curve import CurvePainter, draw
 from es.monitor.files import ProgressFiles
+from es.monitor.monitor import Monitor
 from es.monitor.record import COLUMNS, Record, describe_batch
 
 
@@ -40,6 +44,15 @@ def test_the_rank_counts_those_that_are_better():
     for unperturbed, rank in ((4.0, 1), (3.0, 1), (0.0, 4)):
         batch = Batch(returns, returns, [1, 1, 1], unperturbed)
         assert describe_batch(batch)["unperturbed_rank"] == rank
+
+
+def test_returns_that_are_no_numbers_are_counted_and_left_out():
+    returns = np.array([1.0, np.nan, 3.0, np.inf, -np.inf])
+    figures = describe_batch(Batch(returns, returns, [1] * 5, np.inf))
+    assert figures["non_finite"] == 3
+    assert (figures["return_mean"], figures["return_std"]) == (2.0, 1.0)
+    assert (figures["return_max"], figures["return_min"]) == (3.0, 1.0)
+    assert (figures["elite_count"], figures["unperturbed_rank"]) == (1, 6)
 
 
 def test_the_block_has_the_labels_of_pytorch_es(capsys):
@@ -102,6 +115,86 @@ def test_csv_and_tensorboard_carry_on_without_gaps_or_doubled_steps(tmp_path):
     assert drawn == set(COLUMNS) - {"update"}
 
 
+@pytest.mark.parametrize("update", [0, 2])
+def test_what_was_written_after_the_checkpoint_is_dropped_from_the_events(tmp_path, update):
+    """Where a checkpoint knows of no evaluation after its update, that one is made again, too."""
+    files = ProgressFiles(tmp_path, 0, 0)
+    for number in (1, 2):
+        write(files, record(number))
+        files.add_evaluation(number, 1.0, 0.5)
+    write(files, record(3))
+    files.close()
+    files = ProgressFiles(tmp_path, update, max(0, update - 1))
+    files.close()
+    found = scalars(tmp_path)
+    assert [step for step, _ in found.get("returns/return_mean", [])] == [*range(1, update + 1)]
+    assert [step for step, _ in found.get("evaluation/return_mean", [])] == [*range(1, update)]
+    assert len((tmp_path / "progress.csv").read_text().splitlines()) == 1 + update
+
+
+@pytest.mark.parametrize("left", range(0, 900, 75))
+def test_torn_files_of_a_killed_run_are_carried_on(tmp_path, left):
+    files = ProgressFiles(tmp_path, 0, 0)
+    write(files, record(1))
+    (events,) = tmp_path.glob("events*")
+    size = events.stat().st_size
+    write(files, record(2))
+    files.close()
+    table = tmp_path / "progress.csv"
+    table.write_text(table.read_text()[: -1 - left % 50])
+    events.write_bytes(events.read_bytes()[: size + left])
+    files = ProgressFiles(tmp_path, 1, 0)
+    write(files, record(2))
+    files.close()
+    with table.open(newline="") as file:
+        assert [row["update"] for row in csv.DictReader(file)] == ["1", "2"]
+    assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [1, 2]
+
+
+def test_what_a_full_disk_took_in_part_is_completed_later(tmp_path):
+    class Full:
+        def __init__(self, file):
+            self.file, self.room = file, 50
+
+        def write(self, data):
+            if not self.room:
+                raise OSError("full")
+            taken = self.file.write(data[: self.room])
+            self.room -= taken
+            return taken
+
+        def close(self):
+            self.file.close()
+
+    files = ProgressFiles(tmp_path, 0, 0)
+    full = [Full(files.csv._file), Full(files.events._file)]
+    files.csv._file, files.events._file = full  # type: ignore
+    for number in (1, 2, 3):
+        files.add(record(number))
+        for file in (files.csv, files.events):
+            with pytest.raises(OSError, match="full"):
+                file.flush()
+    for each in full:
+        each.room = 10**9
+    write(files, record(4))
+    files.close()
+    with (tmp_path / "progress.csv").open(newline="") as file:
+        assert [row["update"] for row in csv.DictReader(file)] == ["1", "2", "3", "4"]
+    assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [1, 2, 3, 4]
+
+
+def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):
+    """So that a run that is carried on from it has everything of before."""
+    names: list[str] = []
+    monkeypatch.setattr(checkpoints, "save", lambda checkpoint, path: names.append(path.name))
+    counters = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1)
+    monitor = Monitor(tmp_path, Console(silent=True), title="", counters=counters)
+    checkpoint: Any = None
+    monitor.commit(dict.fromkeys(("latest.pth", "update-3.pth", "best.pth"), checkpoint))
+    assert monitor.close(patience=lambda: 0.0) == {}
+    assert names == ["update-3.pth", "best.pth", "latest.pth"]
+
+
 def png_size(path):
     data = path.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
@@ -129,6 +222,23 @@ def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
     files.close()
     assert png_size(tmp_path / "learning_curve.png") == (960, 600)
     assert not [path.name for path in tmp_path.iterdir() if re.search(r"tmp|^\.", path.name)]
+
+
+@pytest.mark.picture
+def test_a_painter_that_was_killed_is_replaced(tmp_path):
+    files, painter = ProgressFiles(tmp_path, 0, 0), CurvePainter(tmp_path, "a title")
+    write(files, record(1))
+    painter._due = 0
+    painter.request()
+    assert painter._process is not None
+    first = painter._process
+    first.kill()
+    first.wait()
+    painter.request()
+    painter.close(lambda: 60)
+    files.close()
+    assert painter._process is not first
+    assert png_size(tmp_path / "learning_curve.png") == (960, 600)
 
 
 @pytest.mark.picture

@@ -71,3 +71,13 @@ def test_observations_that_are_not_finite_end_the_run():
     normalizer = Normalizer(1)
     with pytest.raises(RunError, match="--obs-norm"):
         normalizer.merge([played(normalizer, np.array([[np.inf]]))])
+
+
+def test_an_episode_with_an_observation_that_is_not_finite_is_left_out():
+    normalizer, without = Normalizer(2), Normalizer(2)
+    good = [np.array([[1.0, 2.0], [3.0, 5.0]]), np.array([[7.0, 1.0]])]
+    bad = np.array([[1.0, np.nan], [1.0, 1.0]])
+    without.merge([played(without, each) for each in good])
+    normalizer.merge([played(normalizer, each) for each in (good[0], bad, good[1])])
+    assert np.array_equal(normalizer.statistics(), without.statistics())
+    assert normalizer.count == 3

@@ -191,3 +191,11 @@ def test_parameters_that_leave_the_range_of_numbers_stop_the_run():
 
     with pytest.raises(RunError, match=r"finite|possible"):
         play()
+
+
+def test_moments_that_leave_the_range_of_numbers_stop_the_run():
+    """The squares of such a gradient do, while the parameters stay where they are."""
+    strategy = Strategy(theta(), n=2, sigma=1.0, lr=0.1, optimizer="adam", shaping="raw")
+    with pytest.raises(RunError, match="no longer finite"):
+        strategy.tell([1e25, 0.0])
+    assert np.isfinite(strategy.theta).all()

@@ -11,10 +11,11 @@ import pytest
 from es.errors import RunError, UsageError
 from es.rollout import Snapshot, Task
 from es.workers import processes
+from es.workers.crew import Crew
 from es.workers.inprocess import InProcessPool
 from es.workers.pool import WorkerPool, affordable_workers
 from es.workers.queue import take
-from tests.conftest import all_gone
+from tests.conftest import all_gone, wait_until
 from tests.fakes import EXITED, KILLED, Hanging, Raising, recipe
 
 SNAPSHOT = Snapshot(np.linspace(0, 1, 10, dtype=np.float32), 0.1)
@@ -56,6 +57,34 @@ def test_workers_are_kept_and_play_the_snapshot_of_the_moment(pool):
 def test_the_default_is_one_worker_per_task(pool):
     assert len(pool(workers=None, tasks=7).pids) == 7
     assert len(pool(workers="auto").pids) == processes.cores()
+
+
+def test_a_pool_goes_on_with_the_workers_that_could_be_started(pool, monkeypatch):
+    real = Crew.start
+
+    def start(crew, number):
+        if len(crew.workers) >= limit:
+            raise RunError("cannot start a worker process: Resource temporarily unavailable")
+        real(crew, number)
+
+    limit = 2
+    monkeypatch.setattr(Crew, "start", start)
+    said: list[str] = []
+    few = pool(workers=4, say=said.append)
+    assert said.pop() == "2 of 4 workers could be started: going on with these."
+    expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
+    assert few.evaluate(SNAPSHOT, TASKS) == expected
+    limit = 0
+    os.kill(few.pids[0], signal.SIGKILL)
+    wait_until(lambda: all_gone(few.pids[:1]))
+    assert few.evaluate(SNAPSHOT, TASKS) == expected
+    assert "going on with 1" in said.pop()
+    limit = 2
+    assert few.evaluate(SNAPSHOT, TASKS) == expected
+    assert len(few.pids) == 2
+    limit = 0
+    with pytest.raises(RunError, match="cannot start"):
+        pool(workers=1)
 
 
 def test_far_more_results_than_a_pipe_holds_are_drained(pool):

@@ -48,9 +48,7 @@ class CurvePainter:
             self._draw()
         if self._process is None:
             return
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
+        self._hang_up(self._process)
         start = time.monotonic()
         while self._process.poll() is None and time.monotonic() - start < patience():
             time.sleep(0.01)
@@ -58,7 +56,10 @@ class CurvePainter:
         self._process.wait()
 
     def _draw(self) -> None:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is not None and self._process.poll() is not None:  # it was killed
+            self._hang_up(self._process)
+            self._process = None
+        if self._process is None:
             # A session of its own: the terminal's Ctrl-C must not interrupt the last picture.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, *self._arguments],
@@ -69,10 +70,16 @@ class CurvePainter:
                 start_new_session=True,
             )
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died; the next picture starts another
+        with contextlib.suppress(BrokenPipeError):  # the next picture starts another
             self._process.stdin.write(b"\n")
             self._process.stdin.flush()
         self._drawn = True
+
+    @staticmethod
+    def _hang_up(process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
 
 
 def draw(directory: Path, title: str) -> None:

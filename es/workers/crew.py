@@ -18,7 +18,7 @@ from es.workers.processes import allow_open_files, for_fork_server
 from es.workers.worker import Done, Failure, Ready, Shared, work
 
 CLOSE_SECONDS = 1.0
-FILES_PER_WORKER = 4
+FILES_PER_WORKER, OTHER_FILES = 4, 64
 ATTEMPTS, PAUSE_SECONDS = 5, 0.1  # at starting a process: the fork server may just have died
 
 UNKNOWN = 255  # what multiprocessing takes for the exit code when the fork server cannot tell it
@@ -64,9 +64,12 @@ class Crew:
         self.workers: dict[int, Worker] = {}
         self.selector = selectors.DefaultSelector()
 
+    def prepare(self, count: int) -> None:
+        """Makes room for so many workers; UsageError where the system does not allow it."""
+        allow_open_files(OTHER_FILES + FILES_PER_WORKER * count)
+
     def start(self, number: int) -> None:
         """Starts worker `number`; RunError where no process can be started."""
-        allow_open_files(64 + FILES_PER_WORKER * (len(self.workers) + 1))
         for attempt in range(1, ATTEMPTS + 1):
             ours, theirs = connection.Pipe()
             arguments = (theirs, self._recipe, self._shared, number)

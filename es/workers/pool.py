@@ -71,9 +71,12 @@ class WorkerPool:
             if workers is None and count > cores():
                 self._crew.start(0)
                 count = self._affordable(count)
+            self._crew.prepare(count)
             for number in range(len(self._crew.workers), count):
-                self._crew.start(number)
-            self._count = count
+                if not self._start(number):
+                    say(f"{number} of {count} workers could be started: going on with these.")
+                    break
+            self._count = len(self._crew.workers)
         except BaseException:
             self.close()
             raise
@@ -98,7 +101,7 @@ class WorkerPool:
         self._batch += 1
         missing = set(range(self._count)) - set(self._crew.workers)
         if missing:  # one that was given up
-            self._crew.start(min(missing))
+            self._start(min(missing))
         by_index = {task.index: task for task in tasks}
         results: dict[int, Result] = {}
         failures: Counter[int] = Counter()
@@ -156,6 +159,16 @@ class WorkerPool:
             self._end_hung(self._timeout)
         return messages
 
+    def _start(self, number: int) -> bool:
+        """Starts a worker; where that is not possible, False, or RunError if there is no other."""
+        try:
+            self._crew.start(number)
+        except RunError:
+            if not self._crew.workers:
+                raise
+            return False
+        return True
+
     def _end_hung(self, timeout: float) -> None:
         now = time.monotonic()
         for number, worker in self._crew.workers.items():
@@ -181,10 +194,9 @@ class WorkerPool:
         doing = (
             f"playing {task}" if task else "between episodes" if lost.worker.ready else "starting"
         )
-        then = f"going on with {len(crew.workers)}" if given_up else "replaced"
+        replaced = not given_up and self._start(number)
+        then = "replaced" if replaced else f"going on with {len(crew.workers)}"
         self._say(f"Worker {number} {lost.cause} while {doing}: {then}.")
-        if not given_up:
-            crew.start(number)
 
     def _affordable(self, wanted: int) -> int:
         """`wanted`, or one per core where so many copies of the first worker take too much."""
