@@ -1,8 +1,15 @@
 """What a user types wrongly, through the command line."""
 
+import json
+import typing
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from es.config import FIELDS, TYPES, flag
 
 
 def unreadable(program):
@@ -59,3 +66,79 @@ def test_bad_input_is_one_line_and_touches_nothing(program, arguments, words):
     assert words in err
     assert err.count("\n") == 1
     assert {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")} == before
+
+
+def below(name: str) -> list[Any]:
+    """Numbers that a setting is too small for, where it has a least one."""
+    check = FIELDS[name].metadata["check"]
+    return [number for number in (-1, -0.5, 0, -(10**40)) if check and not check[0](number)]
+
+
+NUMBERS = [
+    name for name, kind in TYPES.items()
+    if {int, float} & {kind, *typing.get_args(kind)} and typing.get_origin(kind) is not tuple
+]  # fmt: skip
+WHOLE = [name for name in NUMBERS if float not in (TYPES[name], *typing.get_args(TYPES[name]))]
+CHOICES = [name for name, kind in TYPES.items() if typing.get_origin(kind) is Literal]
+words = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1).filter(
+    lambda text: not any(map(str.isdigit, text)) and text not in ("None", "auto", "inf", "nan")
+)
+
+
+@st.composite
+def bad_settings(draw) -> tuple[str, Any]:
+    """A setting, by its flag without the hyphens, and a value that it cannot have."""
+    kind = draw(st.sampled_from(["word", "fraction", "below", "choice", "unknown", "endless"]))
+    if kind == "unknown":
+        known = {flag(name)[2:] for name in FIELDS} | {*FIELDS}
+        name = draw(st.from_regex(r"[a-z][a-z-]{2,12}[a-z]", fullmatch=True))
+        return ("un" + name if name in known else name), draw(st.integers(0, 9))
+    if kind == "choice":
+        name = draw(st.sampled_from(CHOICES))
+        return flag(name)[2:], draw(words.filter(lambda w: w not in typing.get_args(TYPES[name])))
+    if kind == "word":
+        return flag(draw(st.sampled_from(NUMBERS)))[2:], draw(words)
+    if kind == "fraction":
+        return flag(draw(st.sampled_from(WHOLE)))[2:], draw(st.sampled_from([0.5, 1.5, 1e300]))
+    if kind == "endless":
+        names = [name for name in NUMBERS if name not in WHOLE]
+        return flag(draw(st.sampled_from(names)))[2:], float(draw(st.sampled_from(["nan", "inf"])))
+    name = draw(st.sampled_from([name for name in NUMBERS if below(name)]))
+    return flag(name)[2:], draw(st.sampled_from(below(name)))
+
+
+@pytest.mark.parametrize("source", ["command line", "file"])
+@settings(
+    max_examples=100, derandomize=True, database=None, deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+@given(bad=bad_settings())
+def test_a_bad_setting_is_one_line_and_touches_nothing(program, source, bad):
+    name, value = bad
+    if not Path("run").exists():
+        program.train("--max-gradient-updates", 1, "--run-dir", "run")
+    number = isinstance(value, float)  # TOML and JSON differ in how they spell nan and inf
+    toml = str(value) if number else json.dumps(value, ensure_ascii=False)
+    Path("bad.toml").write_text(f"{name} = {toml}")
+    given = ("--config", "bad.toml") if source == "file" else (f"--{name}", value)
+    before = {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")}
+    status, out, err = program("--small-net", "--env-name", "CartPole-v1", *given)
+    assert (status, out) == (2, ""), err
+    assert err.startswith("error: ")
+    assert name in err
+    assert err.count("\n") == 1
+    assert {path: path.is_file() and path.read_bytes() for path in Path().rglob("*")} == before
+
+
+@settings(
+    max_examples=100, derandomize=True, database=None, deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+@given(content=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
+def test_any_file_given_as_settings_is_one_line(program, content):
+    Path("bad.toml").write_bytes(b"lr = \n" + content)
+    status, out, err = program("--config", "bad.toml")
+    assert (status, out) == (2, "")
+    assert err.startswith("error: --config bad.toml: is not valid TOML")
+    assert err.count("\n") == 1
+    assert [path.name for path in Path().iterdir()] == ["bad.toml"]

@@ -1,13 +1,15 @@
 """Damaged checkpoints, through the command line."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from es.checkpoint import save
-from tests.conftest import read
+from es.checkpoint import load, save
+from tests.conftest import read, run_python, same
+from tests.damage import BOMBS, KINDS, OWNED, damaged, with_pickle
 from tests.test_options import learned
 
 BAD_STEP: Any = {"state": {0: {"step": torch.tensor(-1.0)}}}
@@ -48,3 +50,47 @@ def test_a_damaged_reference_batch_is_one_line(program, shape):
     assert status == 2
     assert "damaged" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", range(len(KINDS)), ids=lambda kind: KINDS[kind].__name__)
+def test_a_damaged_file_is_one_line_or_is_loaded_as_what_it_says(program, kind):
+    """25 of each kind, which are trained or played in turn."""
+    learned(program, "--obs-norm", "--optimizer", "adam")
+    good, original = Path("run/latest.pth").read_bytes(), load("run/latest.pth")
+    play, statuses = ("--test", "--no-render", "--episodes", 1), list[int]()
+    for number in range(kind, 25 * len(KINDS), len(KINDS)):
+        name, content = damaged(good, number)
+        Path("damaged.pth").write_bytes(content)
+        train = ("--workers", 0, "--run-dir", f"again-{number}", "--max-gradient-updates", 3)
+        status, _, err = program(
+            "--restore", "damaged.pth", *(play if len(statuses) % 2 else train)
+        )
+        statuses.append(status)
+        assert status in (0, 2), (number, err)
+        assert status == 2 or err == "", number
+        assert status == 0 or (err.startswith("error: ") and err[:-1].isprintable()), number
+        if status == 0 and name in ("truncated", "flipped", "overwritten"):
+            assert same(load("damaged.pth"), original)
+    assert not Path(OWNED).exists()
+    assert 2 in statuses
+
+
+def test_what_would_fill_the_memory_or_never_end_is_refused_at_once(tmp_path):
+    """In a process of its own: it has little memory, and a time limit."""
+    program = (
+        "import resource, sys; from es.checkpoint import load;"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34));"
+        "resource.setrlimit(resource.RLIMIT_CPU, (20, 20));"
+        "load(sys.argv[1])"
+    )
+    torch.save({"a": torch.zeros(9)}, "good.pth")
+    good = Path("good.pth").read_bytes()
+    for name, pickled in BOMBS.items():
+        (tmp_path / name).write_bytes(with_pickle(good, pickled))
+    Path("endless").symlink_to("/dev/zero")
+    os.mkfifo("pipe")
+    with Path("sparse").open("wb") as file:
+        file.truncate(2**40)
+    for name in (*BOMBS, "endless", "pipe", "sparse"):
+        done = run_python(program.replace("sys.argv[1]", repr(str(tmp_path / name))))
+        assert "UsageError: --restore" in done.stderr.splitlines()[-1], name
