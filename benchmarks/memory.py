@@ -1,7 +1,7 @@
-"""Whether a long run's memory grows: resident megabytes after 500 and after 5,000 updates.
+"""What a long run takes after 500 and after 5,000 updates: memory, open files, processes.
 
-Of the master, of its workers with the fork server (shared pages count in each of them), and of the
-process that draws the learning curve.
+Memory of the master, of its workers with the fork server (shared pages count in each of them), and
+of the process that draws the learning curve.
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ EARLY, LATE = 500, 5000
 SAMPLES = 20
 
 
-def resident(master: psutil.Process) -> dict[str, float]:
-    """Megabytes now, by role."""
+def measure(master: psutil.Process) -> dict[str, float]:
+    """Megabytes now, by role, and what else could grow."""
     children = master.children(recursive=True)
     painters = [child for child in children if "es.monitor.curve" in child.cmdline()]
     others = [child for child in children if child not in painters]
     groups = {"master": [master], "workers": others, "learning curve": painters}
+    everyone = [master, *children]
     return {
-        role: sum(process.memory_info().rss for process in group) / 2**20
+        f"{role}, resident MiB": sum(process.memory_info().rss for process in group) / 2**20
         for role, group in groups.items()
+    } | {
+        "open files": sum(process.num_fds() for process in everyone),
+        "threads": sum(process.num_threads() for process in everyone),
+        "processes": len(everyone),
     }
 
 
@@ -46,7 +51,7 @@ def sample(master: psutil.Process, progress: Path, after: int) -> dict[str, floa
         time.sleep(0.05)
     samples = []
     for _ in range(SAMPLES):
-        samples.append(resident(master))
+        samples.append(measure(master))
         time.sleep(0.1)
     return {role: statistics.median(each[role] for each in samples) for role in samples[0]}
 
@@ -72,7 +77,7 @@ def main() -> None:
         finally:
             program.terminate()
             program.wait()
-    print(f"| resident, MiB | after {EARLY} | after {LATE} | change |\n|---|---|---|---|")
+    print(f"| | after {EARLY} | after {LATE} | change |\n|---|---|---|---|")
     for role, before in early.items():
         change = f"{100 * (late[role] / before - 1):+.1f} %"
         print(f"| {role} | {before:.0f} | {late[role]:.0f} | {change} |")

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import ROOT, RUN, all_gone, descendants, read, same_run, wait_until
+from tests.conftest import ROOT, RUN, all_gone, descendants, read, rows, same_run, wait_until
 
 SLOW = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--n", 4, "--run-dir", "slow")
 ENDLESS = ("--small-net", "--env-name", "CartPole-v1", "--seed", 1, "--target-return", 501)
@@ -83,6 +84,46 @@ def test_killed_workers_and_helpers_do_not_change_the_run(start, program):
     status, _, _ = program(*run, *end, "--workers", 0, "--run-dir", "quiet")
     assert status == 0
     assert same_run(read("killed/latest.pth"), read("quiet/latest.pth"))
+
+
+LIMITED = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", 1, "--workers", 1)
+
+
+def test_a_run_outlives_a_full_disk_and_lacks_nothing_afterwards(start):
+    """A limit on the size of files, which can be lifted again, stands for the disk."""
+    process = start(*LIMITED, "--silent")
+    wait_until(lambda: has_rows(RUN, 50))
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+    assert process.stderr is not None
+    assert "cannot be written (File too large)" in process.stderr.readline()
+    full = (RUN / "latest.pth").read_bytes()
+    time.sleep(0.5)
+    assert (RUN / "latest.pth").read_bytes() == full
+    endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, endless)
+    assert "is written now" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    updates = [int(row["update"]) for row in rows()]
+    assert updates == list(range(1, read(RUN / "latest.pth").counters.update + 1))
+    assert not list(RUN.glob("*.tmp"))
+
+
+def test_a_last_checkpoint_that_cannot_be_written_is_an_error(start):
+    process = start(*LIMITED, "--max-gradient-updates", 20_000)
+    wait_until(lambda: has_rows(RUN, 5))
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+    assert process.stderr is not None
+    process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert err.startswith("error: --run-dir checkpoints/CartPole-v1: after ")
+    assert "latest.pth could not be written (File too large)" in err
+    assert err.count("\n") == 1
+    assert "Watch it" not in out
+    assert 0 < read(RUN / "latest.pth").counters.update < int(err.split()[4])
 
 
 def test_an_episode_that_never_ends_is_given_up(start, program):

@@ -19,7 +19,7 @@ from es.workers.worker import Done, Failure, Ready, Shared, work
 
 CLOSE_SECONDS = 1.0
 FILES_PER_WORKER, OTHER_FILES = 4, 64
-ATTEMPTS, PAUSE_SECONDS = 5, 0.1  # at starting a process: the fork server may just have died
+ATTEMPTS, PAUSE_SECONDS = 10, 0.1  # at starting a process: the fork server may just have died
 
 UNKNOWN = 255  # what multiprocessing takes for the exit code when the fork server cannot tell it
 
