@@ -31,17 +31,21 @@ def main(argv: Sequence[str]) -> int:
     """Runs a command line; the result is the exit status."""
     if sys.stdout is None:  # closed by whoever started the program
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the program runs)
+    complaint, interrupts = "", Interrupts()
     try:
-        with Interrupts() as interrupts:
-            return run(argv, interrupts)
+        with interrupts:
+            status = run(argv, interrupts)
     except RunError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.status
+        complaint, status = f"error: {error}\n", error.status
     except OSError as error:  # such as a full disk, or `| head`, which leaves nobody to read
-        if not isinstance(error, BrokenPipeError):
-            print(f"error: {error}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be printed
-        return 1
+        complaint = "" if isinstance(error, BrokenPipeError) else f"error: {error}\n"
+        status = 128 + interrupts.received if interrupts.received else 1
+    for stream, last_words in ((sys.stdout, ""), (sys.stderr, complaint)):
+        try:
+            print(last_words, end="", file=stream, flush=True)
+        except OSError:  # what cannot be written is forgotten, or Python would complain about it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return status
 
 
 def run(argv: Sequence[str], interrupts: Interrupts) -> int:

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from envs import make_env
-from es.noise import FloatArray, Stream, derive_seeds
+from es.noise import FloatArray, Stream, derive_seeds, seed_shared_generators
 
 FRAMES = 128
 KEPT = 0.125  # of the frames seen: neighbours are nearly alike
@@ -34,6 +34,7 @@ def _random_play(env: gymnasium.Env, seed: int) -> Iterator[FloatArray]:
     env.action_space.seed(seed)
     for episode in itertools.count():
         (episode_seed,) = derive_seeds(seed, episode, Stream.REFERENCE, 1)
+        seed_shared_generators(episode_seed)
         env.reset(seed=episode_seed)
         for _ in range(MAX_STEPS):
             observation, _, terminated, truncated, _ = env.step(env.action_space.sample())

@@ -6,6 +6,7 @@ it depends neither on the number of workers nor on what was drawn before.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
@@ -35,6 +36,12 @@ def derive_seeds(run_seed: int, update: int, stream: Stream, count: int) -> list
     """The first `count` seeds of a stream: of 31 bits, the widest that every simulator takes."""
     sequence = np.random.SeedSequence((run_seed, update, int(stream)))
     return (sequence.generate_state(count) >> 1).tolist()
+
+
+def seed_shared_generators(seed: int) -> None:
+    """Seeds Python's and NumPy's own generators, from which an environment may draw besides."""
+    random.seed(seed)
+    np.random.seed(seed)
 
 
 def action_noise(task_seeds: Sequence[int]) -> np.random.Generator:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from es.noise import DoubleArray, FloatArray, Stream, derive_seeds, perturb
+from es.noise import DoubleArray, FloatArray, Stream, derive_seeds, perturb, seed_shared_generators
 
 
 class Environment(Protocol):
@@ -149,6 +149,7 @@ def rollout(
     noise_seeds: tuple[int, int] | None = None,
 ) -> Episode:
     """Plays one episode of at most `cap` steps; the outcome depends on the arguments alone."""
+    seed_shared_generators(seed)
     observation, _ = env.reset(seed=seed)
     actor.reset(noise_seeds)
     step, act = env.step, actor.act

@@ -217,6 +217,28 @@ def test_a_terminal_shows_a_live_line():
     assert "Target not reached" in text.rstrip().splitlines()[-1]
 
 
+CLOSES_ITS_TERMINAL = """
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+while not os.path.exists("checkpoints/CartPole-v1/latest.pth"):
+    os.read(terminal, 65536)
+os.close(terminal)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_terminal_that_is_closed_ends_the_run_as_a_signal_does():
+    command = [str(ROOT / "main.py"), *map(str, ENDLESS)]
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSES_ITS_TERMINAL, *command], check=False,
+        env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    assert done.returncode == 128 + signal.SIGHUP
+    assert read(RUN / "latest.pth").counters.update == len(rows())
+
+
 def test_a_reader_that_leaves_ends_the_run_quietly(start):
     process = start(*ENDLESS)
     assert process.stdout is not None

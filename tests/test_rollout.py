@@ -1,3 +1,5 @@
+import random
+
 import numpy as np
 import pytest
 
@@ -122,3 +124,17 @@ def test_evaluation_plays_the_unperturbed_parameters_in_other_episodes():
     assert len(episodes) == 20
     trained = training_tasks(seed=1, update=2, perturbations=[(1, 1)] * 40, cap=50)
     assert not episodes & {task.episode_seed for task in trained}
+
+
+class Careless(Counting):
+    """Draws from the generators that all code shares."""
+
+    def reward(self, action, over):
+        return random.random() + np.random.random()
+
+
+def test_what_an_environment_draws_from_shared_generators_depends_on_the_seed_alone():
+    actor = Summing()
+    actor.bind(np.array([2.0], np.float32))
+    first, again, other = (rollout(Careless(), actor, seed, cap=100) for seed in (7, 7, 8))
+    assert first == again != other

@@ -59,21 +59,23 @@ class CurvePainter:
         if self._process is not None and self._process.poll() is not None:  # it was killed
             self._hang_up(self._process)
             self._process = None
-        if self._process is None:
-            # A session of its own: the terminal's Ctrl-C must not interrupt the last picture.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, *self._arguments],
-                cwd=Path(__file__).resolve().parent.parent.parent,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # the next picture starts another
+        with contextlib.suppress(OSError):  # a missing picture is no reason to end a run
+            if self._process is None:
+                self._process = self._start()
+            assert self._process.stdin is not None
             self._process.stdin.write(b"\n")
             self._process.stdin.flush()
         self._drawn = True
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", __name__, *self._arguments],
+            cwd=Path(__file__).resolve().parent.parent.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # the terminal's Ctrl-C must not interrupt the last picture
+        )
 
     @staticmethod
     def _hang_up(process: subprocess.Popen[bytes]) -> None:
