@@ -66,9 +66,11 @@ def conclude(
         f"{counters.wall_seconds:.1f} s"
     )
     if unwritten:
+        reasons, names = ", ".join(sorted({*unwritten.values()})), ", ".join(unwritten)
+        carry_on = f". Carry on from there: {again(config, latest)}" if latest.exists() else ""
         error = RunError(
-            f"--run-dir {run_dir}: after {done}, {', '.join(unwritten)} could not be written "
-            f"({', '.join(sorted({*unwritten.values()}))}): what is there is older, or cut off"
+            f"--run-dir {run_dir}: after {done}, {names} could not be written ({reasons}): what is "
+            f"there is older, or cut off{carry_on}"
         )
         error.status = interrupted.status if interrupted else error.status
         raise error

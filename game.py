@@ -145,17 +145,20 @@ def restored_normalizer(config: Config, game: Game, ours: Checkpoint | None) -> 
 
 
 def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, Any]:
-    if ours and ":" not in ours.environment["id"]:  # a file must not import modules
-        own = from_mapping(ours.settings, "checkpoint")
-        if not differences(config, own, SETTINGS_OF_ENVIRONMENT):
-            return ours.environment
-    return describe_env(
+    described = describe_env(
         config.env_name,
         config.env_kwargs,
         frame_skip=config.frame_skip,
         noop_max=config.noop_max,
         sticky_actions=config.sticky_actions,
     )
+    if ours and ours.environment != described:
+        own = from_mapping(ours.settings, "checkpoint")
+        if not differences(config, own, SETTINGS_OF_ENVIRONMENT):
+            raise UsageError(
+                f"--restore {config.restore}: is damaged (its environment is not its settings')"
+            )
+    return described
 
 
 def _describe_actions(config: Config, actions: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from es.errors import UsageError
 from es.monitor.console import Console
 from es.noise import FloatArray
 from es.normalizer import Normalizer
+from es.rundir import RunDir
 from es.strategy import Strategy
 from es.versions import notice
 from es.workers.inprocess import InProcessPool
@@ -30,7 +31,7 @@ class Run(NamedTuple):
 
     config: Config
     game: Game
-    path: Path
+    directory: RunDir
     strategy: Strategy
     normalizer: Normalizer | None
     counters: Counters
@@ -83,7 +84,7 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
         config = dataclasses.replace(config, run_dir=None)
     with rundir.writable(path):
         rundir.write_text(path / rundir.SETTINGS, write_toml(config.saved()))
-    return Run(config, game, path, strategy, normalizer, counters, pool)
+    return Run(config, game, directory, strategy, normalizer, counters, pool)
 
 
 def _counters(path: str) -> Counters | None:
@@ -155,6 +156,7 @@ def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -
     counters = counters._replace(max_episode_length=cap)
     # A score belongs to the best.pth of its directory, and to one way of scoring.
     same_way = (config.eval_every is None) == (settings_of(ours).eval_every is None)
-    if same_run and same_way and scored_alike(config, ours):
+    there = (Path(config.restore).parent / rundir.BEST).exists()
+    if same_run and there and same_way and scored_alike(config, ours):
         return counters
     return counters._replace(best_score=None)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-import gymnasium
-
-import game  # noqa: F401 (for the workers)
-from envs import load
-
 SIMULATORS = ("gymnasium.envs.mujoco", "gymnasium.envs.box2d")
 
 with suppress(Exception):  # the master finds out what is wrong, and says so
+    import gymnasium
+
+    import game  # noqa: F401 (for the workers)
+    from envs import load
+
     spec = gymnasium.spec(os.environ.get("ES_PRELOAD", ""))
     if str(spec.entry_point).startswith(SIMULATORS):
         load(spec)

@@ -41,12 +41,13 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     with ExitStack() as stack:
         stack.callback(console.close)
         run = launch(config, restored, console, stack)
+        path = run.directory.path
         console.say(
             f"Num params in network: {run.strategy.theta.size}\nSeed: {run.config.seed}\n"
-            f"Run directory: {run.path}\n"
+            f"Run directory: {path}\n"
         )
-        with rundir.writable(run.path):
-            monitor = Monitor(run.path, console, title=config.env_name, counters=run.counters)
+        with rundir.writable(path):
+            monitor = Monitor(run.directory, console, title=config.env_name, counters=run.counters)
         trainer = Trainer(run, monitor, interrupts)
         interrupts.defer()
         interrupted = None
@@ -55,14 +56,16 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
         except Interrupted as error:
             interrupted = error
         finally:
-            run.pool.close()  # now, since it takes the cores that the last picture needs
-            unwritten = monitor.close(
-                patience=lambda: HURRIED_SECONDS if interrupts.received else PICTURE_SECONDS
-            )
+            try:
+                run.pool.close()  # now, since it takes the cores that the last picture needs
+            finally:
+                unwritten = monitor.close(
+                    patience=lambda: HURRIED_SECONDS if interrupts.received else PICTURE_SECONDS
+                )
         status, last_line = conclude(
-            run.config, trainer.counters, trainer.solved, run.path, interrupted, unwritten
+            run.config, trainer.counters, trainer.solved, path, interrupted, unwritten
         )
-        console.say(f"Watch it: {again(run.config, run.path / rundir.LATEST, '--test')}")
+        console.say(f"Watch it: {again(run.config, path / rundir.LATEST, '--test')}")
         console.close(last_line)
         return status
 

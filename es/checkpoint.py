@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import torch
 
 from es.errors import UsageError
-from es.vetting import UnfitError, vet
+from es.rundir import replace
+from es.vetting import UnfitError, vetted
 
 FORMAT = "evolution-strategies-checkpoint-3"
 
@@ -26,6 +27,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 DICTS = ("parameters", "optimizer", "counters", "settings", "environment", "network", "versions")
 FRAMES = (torch.Size((1, 42, 42)), torch.float32)
+LEAST_SIGMA, MOST_SIGMA = 1e-30, 1e30  # as of the setting; it only ever decays
 DEPTH = 8  # of values within values
 MOST, MOST_COUNTED = 10**300, 2**62
 
@@ -78,18 +80,9 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
     content = {
         "format": FORMAT, **checkpoint._asdict(), "counters": checkpoint.counters._asdict()
     }  # fmt: skip
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        buffer = io.BytesIO()  # torch's own words for a full disk are of no help
-        torch.save(content, buffer)
-        with temporary.open("wb") as file:
-            file.write(buffer.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    buffer = io.BytesIO()  # torch's own words for a full disk are of no help
+    torch.save(content, buffer)
+    replace(path, buffer.getbuffer())
 
 
 def load(path: str) -> Checkpoint | dict[str, torch.Tensor]:
@@ -99,9 +92,7 @@ def load(path: str) -> Checkpoint | dict[str, torch.Tensor]:
     """
     try:
         with open(path, "rb", opener=_without_waiting) as file:
-            vet(file)
-            file.seek(0)
-            content = torch.load(file, map_location="cpu", weights_only=True)
+            content = torch.load(vetted(file), map_location="cpu", weights_only=True)
     except OSError as error:
         raise UsageError(f"--restore {path}: cannot be read ({error.strerror})") from error
     except Exception as error:  # torch raises all kinds of things for damaged files
@@ -136,10 +127,11 @@ def _ours(path: str, content: dict[str, Any]) -> Checkpoint:
             _require(number is None or math.isfinite(number))
             _require(name == "best_score" or number >= 0)
             _require(type(number) is not int or number < MOST_COUNTED)
-        _require(counters.max_episode_length > 0 and counters.lr > 0 and counters.sigma > 0)
+        _require(counters.max_episode_length > 0 and counters.lr > 0)
+        _require(LEAST_SIGMA <= counters.sigma <= MOST_SIGMA)
         _require(type(checkpoint.settings["env_name"]) is str)
         _require(type(checkpoint.settings["seed"]) is int)
-        _require(all(type(version) is str for version in checkpoint.versions.values()))
+        _require(all(type(name) is str for pair in checkpoint.versions.items() for name in pair))
         _require(type(checkpoint.environment["id"]) is str)
         _require(all(type(key) is str for key in checkpoint.environment["kwargs"]))
         for number in (checkpoint.environment["frame_skip"], checkpoint.environment["noop_max"]):

@@ -17,9 +17,13 @@ class UsageError(RunError):
     status = 2
 
     def __init__(self, message: str) -> None:
-        """One line, even where it repeats what a hostile file holds."""
-        shown = "".join(
-            character if character.isprintable() else character.encode("unicode_escape").decode()
-            for character in message[:LONGEST]
-        )
-        super().__init__(shown + ("..." if len(message) > LONGEST else ""))
+        super().__init__(in_one_line(message))
+
+
+def in_one_line(text: str) -> str:
+    """A text that may repeat what a hostile file holds, without what a terminal would obey."""
+    shown = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text[:LONGEST]
+    )
+    return shown + ("..." if len(text) > LONGEST else "")

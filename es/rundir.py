@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import errno
 import fcntl
 import os
 import re
@@ -15,7 +15,9 @@ from es.errors import UsageError
 
 LATEST, BEST = "latest.pth", "best.pth"
 PROGRESS, SETTINGS, CURVE = "progress.csv", "config.toml", "learning_curve.png"
-LOCK = ".lock"
+LOCK, ROOM = ".lock", ".room"
+ROOM_BYTES = 2**16  # more than a new run's first files
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RunDir:
@@ -29,9 +31,19 @@ class RunDir:
         self.aside: Path | None = None
         self._lock = lock
 
+    def check(self) -> None:
+        """Raises OSError where the directory is no longer what it was: moved, deleted, replaced."""
+        require_same(self._lock.fileno(), self.path / LOCK)
+
     def close(self) -> None:
         """Frees the directory for another run."""
         self._lock.close()
+
+
+def require_same(descriptor: int, path: Path) -> None:
+    """Raises OSError unless `path` is the open file: what is written to that would be lost."""
+    if not path.exists() or not os.path.samestat(os.fstat(descriptor), path.stat()):
+        raise OSError(errno.ESTALE, "it was moved, deleted or replaced")
 
 
 @contextmanager
@@ -41,8 +53,12 @@ def writable(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, RuntimeError) as error:  # null bytes, loops of links
         reason = getattr(error, "strerror", None) or error
+        full = getattr(error, "errno", None) in FULL
+        remedy = "make room, and try again" if full else "choose another directory"
+        where = getattr(error, "filename", None) or path
+        which = "" if str(where) == str(path) else f"{where}: "
         raise UsageError(
-            f"--run-dir {path}: cannot be written ({reason}); choose another directory"
+            f"--run-dir {path}: cannot be written ({which}{reason}); {remedy}"
         ) from error
 
 
@@ -61,6 +77,8 @@ def open_new(path: Path) -> RunDir:
             )
         older = open_existing(path)  # its lock shows that nobody is writing there
         try:
+            write_text(path / ROOM, " " * ROOM_BYTES)  # a full disk should not move it
+            (path / ROOM).unlink()
             aside = _first_free(lambda number: path.with_name(f"{path.name}.{number}"))
             path.rename(aside)
             run = open_existing(path)
@@ -111,11 +129,23 @@ def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Pa
     return Path(run_dir), False
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replaces a text file as a whole."""
+def replace(path: Path, content: bytes | memoryview) -> None:
+    """Writes a whole file to disk or leaves what was there; raises OSError."""
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8", errors="replace")
-    os.replace(temporary, path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces a text file as a whole; raises OSError."""
+    replace(path, text.encode("utf-8", errors="replace"))
 
 
 def carry_csv_on(path: Path, header: Sequence[str], update: int) -> None:
@@ -123,14 +153,16 @@ def carry_csv_on(path: Path, header: Sequence[str], update: int) -> None:
 
     A run that ended between writing its row and its checkpoint plays that update again.
     """
-    rows: list[Sequence[str]] = []
+    number = re.compile(r"([0-9]{1,18})" + r",[^,\0\n]*" * (len(header) - 1) + "\n")
+    kept, last = [",".join(header) + "\n"], 0
     if path.exists():
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            # The last one may be torn, where the disk was full.
-            lines = [line for line in file if "\0" not in line and line.endswith("\n")]
-        rows = [row for row in csv.reader(lines) if len(row) == len(header)]
-    kept = [row for row in rows if re.fullmatch("[0-9]{1,18}", row[0]) and int(row[0]) <= update]
-    write_text(path, "".join(",".join(row) + "\n" for row in [header, *kept]))
+            for line in file:
+                row = number.fullmatch(line)  # the last line may be torn, where the disk was full
+                if row and last < int(row[1]) <= update:
+                    kept.append(line)
+                    last = int(row[1])
+    write_text(path, "".join(kept))
 
 
 def _holds_run(path: Path) -> bool:

@@ -7,6 +7,8 @@ import importlib.metadata
 import platform
 from collections.abc import Mapping
 
+from es.errors import in_one_line
+
 LIBRARIES = (
     "torch", "numpy", "numba", "gymnasium", "mujoco", "box2d", "ale-py", "opencv-python-headless"
 )  # fmt: skip
@@ -34,4 +36,6 @@ def notice(saved: Mapping[str, str], file: str) -> str:
         for name in sorted({*saved, *now})
         if saved.get(name) != now.get(name)
     )
-    return changed and f"{file} was saved under {changed}: results may differ in the last digits."
+    if not changed:
+        return ""
+    return in_one_line(f"{file} was saved under {changed}: results may differ in the last digits.")

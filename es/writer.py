@@ -25,8 +25,9 @@ class BackgroundWriter:
         self._warn, self._precious = warn, precious
         self._batches: queue.Queue[Mapping[str, Job] | None] = queue.Queue(maxsize=1)
         self._waiting: dict[str, Job] = {}
-        self._reasons: dict[str, str] = {}  # of those that wait, and of those that were given up
-        self._troubled = False
+        self._reasons: dict[str, str] = {}  # why they wait
+        self._given_up: dict[str, str] = {}
+        self._told: set[str] = set()  # reasons, since all was written last
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
@@ -45,7 +46,7 @@ class BackgroundWriter:
             self._batches.put(None)
             self._thread.join()
         self._raise()
-        return self._reasons
+        return self._given_up | self._reasons
 
     def _raise(self) -> None:
         if self._error is not None:
@@ -78,12 +79,14 @@ class BackgroundWriter:
                 self._reasons.pop(name, None)
         for name in [name for name in self._waiting if name not in self._precious][:-MOST_WAITING]:
             del self._waiting[name]
+            self._given_up[name] = self._reasons.pop(name)
             self._warn(f"{name} is given up, since too many files wait to be written")
-        if self._troubled and not self._waiting:
-            self._troubled = False
-            self._warn("what could not be written is written now")
+        if self._told and not self._waiting:
+            self._told.clear()
+            self._warn("what was waiting to be written is written now")
 
     def _note(self, name: str, reason: str) -> None:
-        if reason not in self._reasons.values():  # else it has been told of another file
+        if reason not in self._told:  # it may be the same for many files, again and again
             self._warn(f"{name} cannot be written ({reason}): the run goes on, and tries it again")
-        self._reasons[name], self._troubled = reason, True
+        self._told.add(reason)
+        self._reasons[name] = reason

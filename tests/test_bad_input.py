@@ -109,7 +109,7 @@ def bad_settings(draw) -> tuple[str, Any]:
 
 @pytest.mark.parametrize("source", ["command line", "file"])
 @settings(
-    max_examples=100, derandomize=True, database=None, deadline=None,
+    max_examples=60, derandomize=True, database=None, deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(bad=bad_settings())
@@ -131,7 +131,7 @@ def test_a_bad_setting_is_one_line_and_touches_nothing(program, source, bad):
 
 
 @settings(
-    max_examples=100, derandomize=True, database=None, deadline=None,
+    max_examples=40, derandomize=True, database=None, deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(content=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))

@@ -91,13 +91,16 @@ def bad_files(tmp_path):
         "optimizer": [],
         "solved": {},
         "parameters": {"a": 1},
+        "versions": {1: "x"},
         "counters": {**example().counters._asdict(), "update": "1"},
     }
     for key, value in odd.items():
         whole = {**example()._asdict(), "counters": example().counters._asdict()}
         torch.save({"format": checkpoints.FORMAT, **whole, key: value}, tmp_path / f"{key}.pth")
     whole = {**example()._asdict(), "counters": example().counters._asdict()}
-    for key, value in {"update": 1.5, "frames": float("inf"), "lr": float("nan")}.items():
+    for key, value in {
+        "update": 1.5, "frames": float("inf"), "lr": float("nan"), "sigma": 1e300, "episodes": 2**62
+    }.items():  # fmt: skip
         counters = {**whole["counters"], key: value}
         content = {"format": checkpoints.FORMAT, **whole, "counters": counters}
         torch.save(content, tmp_path / f"counters-{key}.pth")

@@ -21,7 +21,9 @@ DAMAGE: dict[str, list[Any]] = {
     "optimizer": [BAD_STEP, {"state": {1: {}}},
                   {"state": torch.zeros(2)}, torch.zeros(())],
     "settings": [torch.zeros(())],
-    "environment": [torch.zeros(()), {"id": "Pendulum-v1", "kwargs": {}}],
+    "environment": [torch.zeros(()), {"id": "Pendulum-v1", "kwargs": {}},
+                    {"id": "Pendulum-v1", "kwargs": {}, "frame_skip": 10**9, "noop_max": 0},
+                    {"id": "Pendulum-v1", "kwargs": {"g": 9}, "frame_skip": 1, "noop_max": 0}],
 }  # fmt: skip
 
 
@@ -78,10 +80,12 @@ def test_a_damaged_file_is_one_line_or_is_loaded_as_what_it_says(program, kind):
 def test_what_would_fill_the_memory_or_never_end_is_refused_at_once(tmp_path):
     """In a process of its own: it has little memory, and a time limit."""
     program = (
-        "import resource, sys; from es.checkpoint import load;"
-        "resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34));"
-        "resource.setrlimit(resource.RLIMIT_CPU, (20, 20));"
-        "load(sys.argv[1])"
+        "import resource, sys; from es.checkpoint import load; from es.errors import UsageError\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34))\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (40, 40))\n"
+        "for name in {names}:\n"
+        "    try: load(name); print(name)\n"
+        "    except UsageError: pass\n"
     )
     torch.save({"a": torch.zeros(9)}, "good.pth")
     good = Path("good.pth").read_bytes()
@@ -91,6 +95,6 @@ def test_what_would_fill_the_memory_or_never_end_is_refused_at_once(tmp_path):
     os.mkfifo("pipe")
     with Path("sparse").open("wb") as file:
         file.truncate(2**40)
-    for name in (*BOMBS, "endless", "pipe", "sparse"):
-        done = run_python(program.replace("sys.argv[1]", repr(str(tmp_path / name))))
-        assert "UsageError: --restore" in done.stderr.splitlines()[-1], name
+    names = [str(tmp_path / name) for name in (*BOMBS, "endless", "pipe", "sparse")]
+    done = run_python(program.replace("{names}", repr(names)))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

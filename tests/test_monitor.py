@@ -12,9 +12,10 @@ from es.batch import Batch
 from es.checkpoint import Counters
 from es.monitor.console import Console
 from es.monitor.curve import CurvePainter, draw
-from es.monitor.files import ProgressFiles
+from es.monitor.files import GrowingFile, ProgressFiles
 from es.monitor.monitor import Monitor
 from es.monitor.record import COLUMNS, Record, describe_batch
+from es.rundir import open_new
 
 
 def record(update: int) -> Record:
@@ -132,7 +133,7 @@ def test_what_was_written_after_the_checkpoint_is_dropped_from_the_events(tmp_pa
     assert len((tmp_path / "progress.csv").read_text().splitlines()) == 1 + update
 
 
-@pytest.mark.parametrize("left", range(0, 900, 75))
+@pytest.mark.parametrize("left", range(0, 900, 110))
 def test_torn_files_of_a_killed_run_are_carried_on(tmp_path, left):
     files = ProgressFiles(tmp_path, 0, 0)
     write(files, record(1))
@@ -163,6 +164,9 @@ def test_what_a_full_disk_took_in_part_is_completed_later(tmp_path):
             self.room -= taken
             return taken
 
+        def fileno(self):
+            return self.file.fileno()
+
         def close(self):
             self.file.close()
 
@@ -187,12 +191,15 @@ def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):
     """So that a run that is carried on from it has everything of before."""
     names: list[str] = []
     monkeypatch.setattr(checkpoints, "save", lambda checkpoint, path: names.append(path.name))
-    counters = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1)
-    monitor = Monitor(tmp_path, Console(silent=True), title="", counters=counters)
+    monkeypatch.setattr(GrowingFile, "flush", lambda file: names.append(file._path.name[:8]))
+    counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
+    monitor = Monitor(directory, Console(silent=True), title="", counters=counters)
     checkpoint: Any = None
+    names.clear()
     monitor.commit(dict.fromkeys(("latest.pth", "update-3.pth", "best.pth"), checkpoint))
     assert monitor.close(patience=lambda: 0.0) == {}
-    assert names == ["update-3.pth", "best.pth", "latest.pth"]
+    assert names == ["progress", "events.o", "update-3.pth", "best.pth", "latest.pth"]
+    directory.close()
 
 
 def png_size(path):

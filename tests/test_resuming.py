@@ -59,6 +59,13 @@ def test_a_run_killed_between_its_row_and_its_checkpoint_carries_on(program):
     assert same_run(read("whole/latest.pth"), read("parts/latest.pth"))
 
 
+def test_a_best_checkpoint_that_is_missing_does_not_stay_so(program):
+    program.train("--max-gradient-updates", 5)
+    (RUN / "best.pth").unlink()
+    assert program("--restore", RUN / "latest.pth", "--max-gradient-updates", 8)[0] == 0
+    assert read(RUN / "best.pth").counters.update >= 5
+
+
 def test_a_finished_run_says_so(program):
     program.train("--max-gradient-updates", 2)
     before = {path: path.read_bytes() for path in RUN.iterdir()}

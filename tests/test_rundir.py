@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import pytest
 
 from es import rundir
 from es.errors import UsageError
-from tests.conftest import ROOT, wait_until
+from tests.conftest import ROOT
 
 
 def a_run(path: Path) -> None:
@@ -125,4 +126,40 @@ def test_a_csv_is_carried_on_without_gaps_or_doubled_rows(tmp_path):
     path.write_bytes(b"update,x\n1,a\n2,b\n3,c\n" + damaged + b"4,")  # killed while writing
     rundir.carry_csv_on(path, ["update", "x"], 2)
     assert path.read_text() == "update,x\n1,a\n2,b\n"
-    wait_until(lambda: not path.with_name("progress.csv.tmp").exists())
+    assert [each.name for each in tmp_path.iterdir()] == ["progress.csv"]
+
+
+@pytest.mark.parametrize("odd", ['"', "x" * 200_000, "2,b", "1,z", "x,y,z", "", "\0"])
+def test_odd_lines_in_a_csv_are_dropped_and_no_other(tmp_path, odd):
+    path = tmp_path / "progress.csv"
+    path.write_text(f"update,x\n1,a\n2,b\n{odd}\n3,c\n4,d\n")
+    rundir.carry_csv_on(path, ["update", "x"], 4)
+    assert path.read_text() == "update,x\n1,a\n2,b\n3,c\n4,d\n"
+
+
+def test_a_full_disk_leaves_the_older_run_in_its_place(tmp_path, monkeypatch):
+    def full(path, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    a_run(tmp_path / "run")
+    monkeypatch.setattr(rundir, "write_text", full)
+    with pytest.raises(UsageError, match=r"No space left on device.*make room"):
+        rundir.open_new(tmp_path / "run")
+    assert (tmp_path / "run" / "latest.pth").read_text() == "run"
+    assert not (tmp_path / "run.1").exists()
+
+
+def test_a_directory_that_was_moved_is_noticed(tmp_path):
+    run = rundir.open_new(tmp_path / "run")
+    run.check()
+    away = run.path.rename(tmp_path / "away")
+    with pytest.raises(OSError, match="moved"):
+        run.check()
+    rundir.open_new(tmp_path / "run").close()
+    with pytest.raises(OSError, match="moved"):
+        run.check()
+    (tmp_path / "run" / ".lock").unlink()
+    (tmp_path / "run").rmdir()
+    away.rename(tmp_path / "run")
+    run.check()
+    run.close()

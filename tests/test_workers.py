@@ -1,8 +1,10 @@
 import contextlib
+import errno
 import os
 import random
 import resource
 import signal
+from multiprocessing import connection
 
 import numpy as np
 import psutil
@@ -10,8 +12,7 @@ import pytest
 
 from es.errors import RunError, UsageError
 from es.rollout import Snapshot, Task
-from es.workers import processes
-from es.workers.crew import Crew
+from es.workers import crew, processes
 from es.workers.inprocess import InProcessPool
 from es.workers.pool import WorkerPool, affordable_workers
 from es.workers.queue import take
@@ -60,30 +61,32 @@ def test_the_default_is_one_worker_per_task(pool):
 
 
 def test_a_pool_goes_on_with_the_workers_that_could_be_started(pool, monkeypatch):
-    real = Crew.start
+    real, room = connection.Pipe, 2
 
-    def start(crew, number):
-        if len(crew.workers) >= limit:
-            raise RunError("cannot start a worker process: Resource temporarily unavailable")
-        real(crew, number)
+    def pipe(duplex=True):
+        nonlocal room
+        if duplex:  # of a worker
+            if not room:
+                raise OSError(errno.EMFILE, "Too many open files")
+            room -= 1
+        return real(duplex)
 
-    limit = 2
-    monkeypatch.setattr(Crew, "start", start)
+    monkeypatch.setattr(connection, "Pipe", pipe)
+    monkeypatch.setattr(crew, "PAUSE_SECONDS", 0.01)
     said: list[str] = []
     few = pool(workers=4, say=said.append)
     assert said.pop() == "2 of 4 workers could be started: going on with these."
     expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
     assert few.evaluate(SNAPSHOT, TASKS) == expected
-    limit = 0
-    os.kill(few.pids[0], signal.SIGKILL)
-    wait_until(lambda: all_gone(few.pids[:1]))
+    victim = few.pids[:1]
+    os.kill(victim[0], signal.SIGKILL)
+    wait_until(lambda: all_gone(victim))
     assert few.evaluate(SNAPSHOT, TASKS) == expected
     assert "going on with 1" in said.pop()
-    limit = 2
+    room = 1
     assert few.evaluate(SNAPSHOT, TASKS) == expected
     assert len(few.pids) == 2
-    limit = 0
-    with pytest.raises(RunError, match="cannot start"):
+    with pytest.raises(RunError, match="Too many open files"):
         pool(workers=1)
 
 

@@ -96,6 +96,24 @@ def test_only_so_many_files_wait(warnings):
     assert [line.split()[0] for line in warnings[1:]] == [f"update-{n}.pth" for n in range(3)]
 
 
+def test_a_second_outage_is_told_too_and_what_was_given_up_stays_known(warnings):
+    writer, full = BackgroundWriter(warnings.append), False
+
+    def job():
+        if full:
+            disk_full()
+
+    for _ in range(4):
+        full = not full
+        for number in range(writers.MOST_WAITING + 1):
+            writer.submit({f"update-{number}.pth": job})
+        writer.submit({})
+        writer.submit({})  # when this one is taken, the others are done
+    assert set(writer.close()) == {"update-0.pth"}
+    assert sum("cannot be written" in line for line in warnings) == 2
+    assert sum("is written now" in line for line in warnings) == 2
+
+
 def test_a_job_that_goes_wrong_otherwise_is_reported(warnings):
     writer = BackgroundWriter(warnings.append)
 

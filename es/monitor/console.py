@@ -69,24 +69,27 @@ class Console:
         if self._live:
             self._live.stop()
             self._live = None
-        if last_line:
-            print(last_line, flush=True)
+        if last_line and not self._print(last_line, sys.stdout):
+            self._print(last_line, sys.stderr)
 
-    def _print(self, text: str, stream: TextIO) -> None:
+    def _print(self, text: str, stream: TextIO) -> bool:
+        """Prints lines, unless the system refuses: then the words are lost, but not the run."""
         try:
             if self._live:
                 # As text, so that brackets are not taken for rich's markup.
                 self._live.console.print(Text(text))
             else:
                 print(text, file=stream, flush=True)
-        except OSError as error:  # such as a full disk: the words are lost, but not the run
+        except OSError as error:
             if stream is sys.stderr:
-                return
+                return False
             if isinstance(error, BrokenPipeError):
                 raise  # nobody reads any more
             if not self._refused:
                 self._refused = True
                 self.warn(f"standard output cannot be written ({error.strerror})")
+            return False
+        return True
 
     def _render(self) -> Text:
         return Text(self._line, style="dim", no_wrap=True, overflow="ellipsis")

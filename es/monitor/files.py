@@ -12,10 +12,11 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from es.monitor.record import COLUMNS, Record
-from es.rundir import PROGRESS, carry_csv_on
+from es.rundir import PROGRESS, carry_csv_on, require_same
 
 EVENTS = "events.out.tfevents"
 EVALUATION = "evaluation/"
@@ -28,7 +29,7 @@ class GrowingFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+        self._path, self._file = path, path.open("ab", buffering=0)
         self._waiting = bytearray()
 
     def write(self, data: bytes) -> None:
@@ -37,6 +38,7 @@ class GrowingFile:
 
     def flush(self) -> None:
         """Writes what waits, so that a reader sees it; raises OSError."""
+        require_same(self._file.fileno(), self._path)
         while self._waiting:
             del self._waiting[: self._file.write(self._waiting)]
 
@@ -100,8 +102,8 @@ def carry_events_on(path: Path, update: int, evaluated: int) -> None:
     with path.open("r+b") as file:
         # A record is its length, a checksum, that many bytes, and another checksum.
         while len(header := file.read(12)) == 12:
-            (length,) = struct.unpack_from("<Q", header)
-            if length > size - file.tell():
+            length, checksum = struct.unpack("<QI", header)
+            if masked_crc32c(header[:8]) != checksum or length > size - file.tell():
                 return  # torn, as when the process was killed
             try:
                 event = Event.FromString(file.read(length))

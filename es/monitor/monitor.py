@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 from es import checkpoint as checkpoints
 from es.checkpoint import Checkpoint, Counters
@@ -12,7 +11,7 @@ from es.monitor.console import Console
 from es.monitor.curve import CurvePainter
 from es.monitor.files import EVENTS, ProgressFiles
 from es.monitor.record import Record
-from es.rundir import BEST, CURVE, LATEST, PROGRESS
+from es.rundir import BEST, CURVE, LATEST, PROGRESS, RunDir
 from es.writer import BackgroundWriter
 
 
@@ -20,14 +19,14 @@ class Monitor:
     """Reports the updates of the run in `directory`, which has come as far as `counters` say."""
 
     def __init__(
-        self, directory: Path, console: Console, *, title: str, counters: Counters
+        self, directory: RunDir, console: Console, *, title: str, counters: Counters
     ) -> None:
         self.console = console
-        self._directory = directory
-        self._files = ProgressFiles(directory, counters.update, counters.evaluated)
-        self._painter = CurvePainter(directory, title)
+        self._directory, path = directory, directory.path
+        self._files = ProgressFiles(path, counters.update, counters.evaluated)
+        self._painter = CurvePainter(path, title)
         self._writer = BackgroundWriter(
-            lambda trouble: console.warn(f"{directory}: {trouble}"),
+            lambda trouble: console.warn(f"{path}: {trouble}"),
             precious=(PROGRESS, EVENTS, BEST, LATEST),
         )
 
@@ -62,7 +61,7 @@ class Monitor:
                 CURVE: draw,
             }
             | {
-                name: partial(checkpoints.save, files[name], self._directory / name)
+                name: partial(self._save, files[name], name)
                 for name in sorted(files, key=lambda name: name == LATEST)
             }
         )
@@ -77,3 +76,7 @@ class Monitor:
         finally:
             self._painter.close(patience)
             self._files.close()
+
+    def _save(self, checkpoint: Checkpoint, name: str) -> None:
+        self._directory.check()  # another run may have taken its place
+        checkpoints.save(checkpoint, self._directory.path / name)

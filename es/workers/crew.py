@@ -68,26 +68,18 @@ class Crew:
         """Makes room for so many workers; UsageError where the system does not allow it."""
         allow_open_files(OTHER_FILES + FILES_PER_WORKER * count)
 
-    def start(self, number: int) -> None:
+    def start(self, number: int, attempts: int = ATTEMPTS) -> None:
         """Starts worker `number`; RunError where no process can be started."""
-        for attempt in range(1, ATTEMPTS + 1):
-            ours, theirs = connection.Pipe()
-            arguments = (theirs, self._recipe, self._shared, number)
-            process = self._context.Process(target=work, args=arguments, daemon=True)  # type: ignore
+        for left in reversed(range(attempts)):
             try:
-                with for_fork_server():
-                    process.start()
+                worker = self._start(number)
                 break
             except (OSError, EOFError) as error:
-                ours.close()
-                if attempt == ATTEMPTS:
+                if not left:
                     raise RunError(f"cannot start a worker process: {error}") from error
                 time.sleep(PAUSE_SECONDS)
-            finally:
-                theirs.close()
-        worker = Worker(number, process, ours)
         self.workers[number] = worker
-        self.selector.register(ours, selectors.EVENT_READ, worker)
+        self.selector.register(worker.connection, selectors.EVENT_READ, worker)
 
     def receive(self, worker: Worker) -> list[Done | Lost]:
         """What has come from a worker, one message at least; if it is lost, that is the last."""
@@ -122,6 +114,20 @@ class Crew:
             worker.process.join()
         self.workers.clear()
         self.selector.close()
+
+    def _start(self, number: int) -> Worker:
+        ours, theirs = connection.Pipe()
+        try:
+            arguments = (theirs, self._recipe, self._shared, number)
+            process = self._context.Process(target=work, args=arguments, daemon=True)  # type: ignore
+            with for_fork_server():
+                process.start()
+            return Worker(number, process, ours)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
 
     def _bury(self, worker: Worker, cause: str, traceback: str = "") -> Lost:
         self.selector.unregister(worker.connection)

@@ -21,7 +21,7 @@ import psutil
 
 from es.errors import RunError
 from es.rollout import Recipe, Result, Snapshot, Task
-from es.workers.crew import Crew, Lost
+from es.workers.crew import ATTEMPTS, Crew, Lost
 from es.workers.interface import FAILURES, Progress, failed
 from es.workers.processes import cores
 from es.workers.queue import TaskQueue
@@ -101,7 +101,7 @@ class WorkerPool:
         self._batch += 1
         missing = set(range(self._count)) - set(self._crew.workers)
         if missing:  # one that was given up
-            self._start(min(missing))
+            self._start(min(missing), attempts=1)
         by_index = {task.index: task for task in tasks}
         results: dict[int, Result] = {}
         failures: Counter[int] = Counter()
@@ -159,10 +159,10 @@ class WorkerPool:
             self._end_hung(self._timeout)
         return messages
 
-    def _start(self, number: int) -> bool:
+    def _start(self, number: int, attempts: int = ATTEMPTS) -> bool:
         """Starts a worker; where that is not possible, False, or RunError if there is no other."""
         try:
-            self._crew.start(number)
+            self._crew.start(number, attempts)
         except RunError:
             if not self._crew.workers:
                 raise
