@@ -1,4 +1,5 @@
 import csv
+import os
 import re
 import struct
 from typing import Any
@@ -149,6 +150,21 @@ def test_torn_files_of_a_killed_run_are_carried_on(tmp_path, left):
     files.close()
     with table.open(newline="") as file:
         assert [row["update"] for row in csv.DictReader(file)] == ["1", "2"]
+    assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [1, 2]
+
+
+def test_zeros_at_the_end_of_the_events_are_no_events(tmp_path):
+    """As they are left by some file systems; sixteen of them would be an empty record."""
+    files = ProgressFiles(tmp_path, 0, 0)
+    write(files, record(1))
+    write(files, record(2))
+    files.close()
+    (events,) = tmp_path.glob("events*")
+    size = events.stat().st_size
+    os.truncate(events, 2**40)
+    ProgressFiles(tmp_path, 2, 0).close()
+    assert events.stat().st_size == 2**40
+    os.truncate(events, size)
     assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [1, 2]
 
 
