@@ -17,6 +17,7 @@ def unreadable(program):
     Path("empty.pth").write_bytes(b"")
     Path("bad.toml").write_text("lr = 'fast'")
     Path("file").write_text("")
+    Path("large.toml").write_text("#" * 2**20 + "\nlr = 0.5")
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,8 @@ def unreadable(program):
         ("--test --restore run/latest.pth --env-name Acrobot-v1", "--env-name Acrobot-v1"),
         ("--config missing.toml", "missing.toml"),
         ("--config bad.toml", "lr = 'fast'"),
+        ("--config large.toml", "large.toml: is no settings file"),
+        ("--config /dev/zero", "/dev/zero: is no settings file"),
         ("--small-net --env-name CartPole-v1 --workers 0 --run-dir file/run", "--run-dir file/run"),
     ],
 )
