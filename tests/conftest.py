@@ -24,10 +24,14 @@ import torch
 
 from es.checkpoint import Checkpoint, load
 from es.monitor.curve import CurvePainter
+from es.rollout import Recipe
+from es.workers.pool import WorkerPool
 from main import main
+from tests.fakes import recipe
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = Path("checkpoints/CartPole-v1")
+ENDLESS = ("--small-net", "--env-name", "CartPole-v1", "--seed", 1, "--target-return", 501)
 CARTPOLE = ("--small-net", "--env-name", "CartPole-v1", "--n", "4", "--seed", "1")
 
 
@@ -128,6 +132,12 @@ def wait_until(condition: Callable[[], Any], seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
+def has_rows(directory: Path, count: int) -> bool:
+    """Whether a run has reported more updates than so many."""
+    path = directory / "progress.csv"
+    return path.exists() and len(path.read_text().splitlines()) > count
+
+
 def all_gone(pids: Sequence[int]) -> bool:
     """Whether none of the processes runs any more (a zombie does not run)."""
     for pid in pids:
@@ -187,3 +197,20 @@ def timeless(directory: Path) -> list[dict[str, str]]:
         {key: row[key] for key in row if key not in ("wall_seconds", "steps_per_second")}
         for row in rows(directory)
     ]
+
+
+@pytest.fixture
+def pool() -> Iterator[Callable[..., WorkerPool]]:
+    """Makes pools, which do not outlive the test."""
+    opened: list[WorkerPool] = []
+
+    def make(
+        made_of: Recipe | None = None, workers: Any = 2, tasks: int = 10, **more: Any
+    ) -> WorkerPool:
+        pool = WorkerPool(made_of or recipe(), size=10, members=tasks, workers=workers, **more)
+        opened.append(pool)
+        return pool
+
+    yield make
+    for pool in opened:
+        pool.close()

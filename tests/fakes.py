@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from es.noise import FloatArray
-from es.rollout import Recipe
+from es.rollout import Recipe, Snapshot, Task
 
 
 class Counting:
@@ -106,3 +106,6 @@ def recipe(env: type = Counting, *arguments: Any, **keywords: Any) -> Recipe:
 
 KILLED = recipe(Dying, signal.SIGKILL)
 EXITED = recipe(Dying, None)
+SNAPSHOT = Snapshot(np.linspace(0, 1, 10, dtype=np.float32), 0.1)
+TASKS = [Task(index, 100 + index // 2, 1 - 2 * (index % 2), index, 1000) for index in range(10)]
+UNLUCKY = TASKS[5]._replace(episode_seed=13)

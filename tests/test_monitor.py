@@ -1,12 +1,9 @@
-import csv
-import os
 import re
 import struct
 from typing import Any
 
 import numpy as np
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from es import checkpoint as checkpoints
 from es.batch import Batch
@@ -15,15 +12,9 @@ from es.monitor.console import Console
 from es.monitor.curve import CurvePainter, draw
 from es.monitor.files import GrowingFile, ProgressFiles
 from es.monitor.monitor import Monitor
-from es.monitor.record import COLUMNS, Record, describe_batch
+from es.monitor.record import describe_batch
 from es.rundir import open_new
-
-
-def record(update: int) -> Record:
-    return Record(
-        update, 4 * update, 100 * update, 1.5 * update, 10.0 + update, 2.0, 15.0, 5.0,
-        12.0, 2, 3, 0, 25.0, 0.1, 0.05, 3.0, 1000.0,
-    )  # fmt: skip
+from tests.records import record, write
 
 
 def test_the_figures_of_a_batch():
@@ -77,130 +68,6 @@ def test_silence_leaves_the_last_line(capsys):
     console.report(record(1), n=4, cap=5, use_adam=False)
     console.close("done")
     assert capsys.readouterr().out == "done\n"
-
-
-def write(files, record):
-    files.add(record)
-    files.csv.flush()
-    files.events.flush()
-
-
-def scalars(directory):
-    events = EventAccumulator(str(directory))
-    events.Reload()
-    return {
-        tag: [(event.step, event.value) for event in events.Scalars(tag)]
-        for tag in events.Tags()["scalars"]
-    }
-
-
-def test_csv_and_tensorboard_carry_on_without_gaps_or_doubled_steps(tmp_path):
-    files = ProgressFiles(tmp_path, 0, 0)
-    for update in (1, 2, 3, 4):
-        write(files, record(update))
-    files.close()
-    files = ProgressFiles(tmp_path, 2, 0)  # the checkpoint knows of two
-    for update in (3, 4, 5):
-        write(files, record(update))
-    files.add_evaluation(5, 1.0, 0.5)
-    files.events.flush()
-    files.close()
-    with (tmp_path / "progress.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert list(rows[0]) == list(COLUMNS)
-    assert [int(row["update"]) for row in rows] == [1, 2, 3, 4, 5]
-    assert [float(row["return_mean"]) for row in rows] == [11.0, 12.0, 13.0, 14.0, 15.0]
-    found = scalars(tmp_path)
-    assert found["returns/return_mean"] == [(n, 10.0 + n) for n in range(1, 6)]
-    assert found["evaluation/return_mean"] == [(5, 1.0)]
-    drawn = {tag.split("/")[1] for tag in found if not tag.startswith("evaluation")}
-    assert drawn == set(COLUMNS) - {"update"}
-
-
-@pytest.mark.parametrize("update", [0, 2])
-def test_what_was_written_after_the_checkpoint_is_dropped_from_the_events(tmp_path, update):
-    """Where a checkpoint knows of no evaluation after its update, that one is made again, too."""
-    files = ProgressFiles(tmp_path, 0, 0)
-    for number in (1, 2):
-        write(files, record(number))
-        files.add_evaluation(number, 1.0, 0.5)
-    write(files, record(3))
-    files.close()
-    files = ProgressFiles(tmp_path, update, max(0, update - 1))
-    files.close()
-    found = scalars(tmp_path)
-    assert [step for step, _ in found.get("returns/return_mean", [])] == [*range(1, update + 1)]
-    assert [step for step, _ in found.get("evaluation/return_mean", [])] == [*range(1, update)]
-    assert len((tmp_path / "progress.csv").read_text().splitlines()) == 1 + update
-
-
-@pytest.mark.parametrize("left", range(0, 900, 110))
-def test_torn_files_of_a_killed_run_are_carried_on(tmp_path, left):
-    files = ProgressFiles(tmp_path, 0, 0)
-    write(files, record(1))
-    (events,) = tmp_path.glob("events*")
-    size = events.stat().st_size
-    write(files, record(2))
-    files.close()
-    table = tmp_path / "progress.csv"
-    table.write_text(table.read_text()[: -1 - left % 50])
-    events.write_bytes(events.read_bytes()[: size + left])
-    files = ProgressFiles(tmp_path, 1, 0)
-    write(files, record(2))
-    files.close()
-    with table.open(newline="") as file:
-        assert [row["update"] for row in csv.DictReader(file)] == ["1", "2"]
-    assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [1, 2]
-
-
-def test_zeros_at_the_end_of_the_events_are_no_events(tmp_path):
-    """As they are left by some file systems; sixteen of them would be an empty record."""
-    files = ProgressFiles(tmp_path, 0, 0)
-    write(files, record(1))
-    write(files, record(2))
-    files.close()
-    (events,) = tmp_path.glob("events*")
-    size = events.stat().st_size
-    os.truncate(events, 2**40)
-    ProgressFiles(tmp_path, 2, 0).close()
-    assert events.stat().st_size == 2**40
-    os.truncate(events, size)
-    assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [1, 2]
-
-
-def test_what_a_full_disk_took_in_part_is_completed_later(tmp_path):
-    class Full:
-        def __init__(self, file):
-            self.file, self.room = file, 50
-
-        def write(self, data):
-            if not self.room:
-                raise OSError("full")
-            taken = self.file.write(data[: self.room])
-            self.room -= taken
-            return taken
-
-        def fileno(self):
-            return self.file.fileno()
-
-        def close(self):
-            self.file.close()
-
-    files = ProgressFiles(tmp_path, 0, 0)
-    full = [Full(files.csv._file), Full(files.events._file)]
-    files.csv._file, files.events._file = full  # type: ignore
-    for number in (1, 2, 3):
-        files.add(record(number))
-        for file in (files.csv, files.events):
-            with pytest.raises(OSError, match="full"):
-                file.flush()
-    for each in full:
-        each.room = 10**9
-    write(files, record(4))
-    files.close()
-    with (tmp_path / "progress.csv").open(newline="") as file:
-        assert [row["update"] for row in csv.DictReader(file)] == ["1", "2", "3", "4"]
-    assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [1, 2, 3, 4]
 
 
 def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):

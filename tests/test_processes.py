@@ -2,26 +2,25 @@
 
 import contextlib
 import os
-import pty
-import resource
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.conftest import ROOT, RUN, all_gone, descendants, read, rows, same_run, wait_until
+from tests.conftest import (
+    ENDLESS,
+    RUN,
+    all_gone,
+    descendants,
+    has_rows,
+    read,
+    same_run,
+    wait_until,
+)
 
 SLOW = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--n", 4, "--run-dir", "slow")
-ENDLESS = ("--small-net", "--env-name", "CartPole-v1", "--seed", 1, "--target-return", 501)
-
-
-def has_rows(directory, count):
-    path = directory / "progress.csv"
-    return path.exists() and len(path.read_text().splitlines()) > count
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -86,65 +85,6 @@ def test_killed_workers_and_helpers_do_not_change_the_run(start, program):
     assert same_run(read("killed/latest.pth"), read("quiet/latest.pth"))
 
 
-LIMITED = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", 1, "--workers", 1)
-
-
-def test_a_run_outlives_a_full_disk_and_lacks_nothing_afterwards(start):
-    """A limit on the size of files, which can be lifted again, stands for the disk."""
-    process = start(*LIMITED, "--silent")
-    wait_until(lambda: has_rows(RUN, 50))
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
-    assert process.stderr is not None
-    assert "cannot be written (File too large)" in process.stderr.readline()
-    full = (RUN / "latest.pth").read_bytes()
-    time.sleep(0.5)
-    assert (RUN / "latest.pth").read_bytes() == full
-    endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, endless)
-    assert "is written now" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
-    updates = [int(row["update"]) for row in rows()]
-    assert updates == list(range(1, read(RUN / "latest.pth").counters.update + 1))
-    assert not list(RUN.glob("*.tmp"))
-
-
-def test_a_run_whose_directory_was_moved_does_not_write_into_another(start, program):
-    process = start(*LIMITED, "--silent")
-    wait_until(lambda: has_rows(RUN, 20))
-    away = RUN.rename(RUN.with_name("away"))
-    assert process.stderr is not None
-    assert "cannot be written" in process.stderr.readline()
-    program.train("--max-gradient-updates", 2)
-    time.sleep(0.3)
-    assert read(RUN / "latest.pth").counters.update == len(rows()) == 2
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "latest.pth" in err.splitlines()[-1]
-    assert "progress.csv" in err.splitlines()[-1]
-    assert read(away / "latest.pth").counters.update <= len(rows(away))
-
-
-def test_a_last_checkpoint_that_cannot_be_written_is_an_error(start):
-    process = start(*LIMITED, "--max-gradient-updates", 20_000)
-    wait_until(lambda: has_rows(RUN, 5))
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
-    assert process.stderr is not None
-    process.stderr.readline()
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert err.startswith("error: --run-dir checkpoints/CartPole-v1: after ")
-    assert "latest.pth" in err
-    assert "could not be written (File too large)" in err
-    assert err.count("\n") == 1
-    assert "--restore checkpoints/CartPole-v1/latest.pth" in err
-    assert "Watch it" not in out
-    assert 0 < read(RUN / "latest.pth").counters.update < int(err.split()[4])
-
-
 def test_an_episode_that_never_ends_is_given_up(start, program):
     flags = (*SLOW, "--rollout-timeout", 0.3)
     process = start(*flags, "--workers", 1)
@@ -191,30 +131,6 @@ def test_an_interrupted_test_sums_up_what_it_has_played(start, program):
         assert err == ""
 
 
-@pytest.mark.parametrize("output", [">&-", ">/dev/full", ">/dev/full 2>&1", "2>&-", "<&- >&- 2>&-"])
-def test_a_missing_or_full_output_loses_nothing_but_words(output):
-    command = [sys.executable, str(ROOT / "main.py"), *map(str, LIMITED)]
-    result = subprocess.run(
-        ["sh", "-c", f'exec "$@" {output}', "sh", *command, "--max-gradient-updates", "1"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0
-    assert read(RUN / "latest.pth").counters.update == 1
-    if output == ">/dev/full":
-        warning, last_line = result.stderr.splitlines()
-        assert warning == "warning: standard output cannot be written (No space left on device)"
-        assert last_line.startswith("Finished: 1 updates")
-    else:
-        assert result.stderr == ""
-
-
-def test_a_mistake_has_its_status_whoever_reads_of_it():
-    command = [sys.executable, str(ROOT / "main.py"), "--lr", "nope"]
-    for output in ("2>/dev/full", "2>&-", ">&-"):
-        shell = ["sh", "-c", f'exec "$@" {output}', "sh", *command]
-        assert subprocess.run(shell, capture_output=True, check=False).returncode == 2
-
-
 def test_two_runs_at_once(start, program):
     process = start(*ENDLESS)
     wait_until(lambda: has_rows(RUN, 1))
@@ -222,61 +138,6 @@ def test_two_runs_at_once(start, program):
     assert status == 2
     assert "another run is writing there" in err
     assert process.poll() is None
-
-
-def test_a_terminal_shows_a_live_line():
-    master, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "main.py"), *map(str, ENDLESS), "--max-gradient-updates", "9"],
-        stdout=terminal,
-        stderr=terminal,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-    )
-    os.close(terminal)
-    shown = b""
-    while True:
-        try:
-            shown += os.read(master, 65536)
-        except OSError:  # the program has closed the terminal
-            break
-    assert process.wait() == 1
-    text = shown.decode()
-    assert "of 41 episodes" in text
-    assert text.count("Unperturbed rank") == 9
-    assert "Target not reached" in text.rstrip().splitlines()[-1]
-
-
-CLOSES_ITS_TERMINAL = """
-import os, pty, sys
-pid, terminal = pty.fork()
-if pid == 0:
-    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-while not os.path.exists("checkpoints/CartPole-v1/latest.pth"):
-    os.read(terminal, 65536)
-os.close(terminal)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-"""
-
-
-def test_a_terminal_that_is_closed_ends_the_run_as_a_signal_does():
-    command = [str(ROOT / "main.py"), *map(str, ENDLESS)]
-    done = subprocess.run(
-        [sys.executable, "-c", CLOSES_ITS_TERMINAL, *command], check=False,
-        env={**os.environ, "TERM": "xterm"},
-    )  # fmt: skip
-    assert done.returncode == 128 + signal.SIGHUP
-    assert read(RUN / "latest.pth").counters.update == len(rows())
-
-
-def test_a_reader_that_leaves_ends_the_run_quietly(start):
-    process = start(*ENDLESS)
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.stdout.close()
-    process.wait(60)
-    assert process.returncode == 1
-    assert process.stderr is not None
-    assert process.stderr.read() == ""
 
 
 def test_all_workers_start_quickly_and_share_their_memory_from_any_folder(start):
