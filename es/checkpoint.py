@@ -140,7 +140,9 @@ def _ours(path: str, content: dict[str, Any]) -> Checkpoint:
         _require(checkpoint.normalizer is None or type(checkpoint.normalizer) is dict)
         reference = checkpoint.reference
         _require(reference is None or (reference.shape[1:], reference.dtype) == FRAMES)
-        _require(solved is None or all(math.isfinite(solved[k]) for k in ("mean", "std", "target")))
+        _require(solved is None or set(solved) == {"mean", "std", "target"})
+        for number in (solved or {}).values():
+            _require(type(number) in (int, float) and math.isfinite(number))
         for name, tensor in checkpoint.parameters.items():
             _require(type(name) is str and isinstance(tensor, torch.Tensor))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -153,7 +155,8 @@ def _is_plain(value: Any, depth: int = DEPTH) -> bool:
     if isinstance(value, torch.Tensor):  # its numbers lie there one by one, or it could be endless
         return value.device.type == "cpu" and value.is_contiguous() and not value.requires_grad
     if isinstance(value, dict):
-        return _is_plain([*value, *value.values()], depth)
+        keys = all(type(key) in (str, int) for key in value)
+        return keys and _is_plain([*value, *value.values()], depth)
     if isinstance(value, list | tuple):
         return depth > 0 and all(_is_plain(item, depth - 1) for item in value)
     if type(value) is int:

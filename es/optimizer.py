@@ -58,7 +58,7 @@ class Optimizer:
     def load(self, state: dict[str, Any]) -> None:
         """Takes up the moments of a state_dict; ValueError where they do not fit."""
         for index, values in state["state"].items():
-            if index != 0 or set(values) != MOMENTS[self._kind]:
+            if type(index) is not int or index != 0 or set(values) != MOMENTS[self._kind]:
                 raise ValueError(f"the optimiser's state holds {sorted(map(str, values))}")
             for name, value in values.items():
                 shape = () if name == "step" else self._parameter.shape

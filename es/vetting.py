@@ -18,11 +18,12 @@ import re
 import stat
 import zipfile
 from collections.abc import Callable, Sequence
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 MOST_BYTES = 2**31  # room for a hundred million parameters with two moments
 MOST_PICKLED = 2**20  # without the tensors' numbers
-MOST_TUPLES = 10_000  # in each other, they are hashed and freed by recursion
+MOST_KEYS = 10_000  # tuples, which are hashed by recursion, and long numbers, whose hashes collide
+MOST_NUMBER, MOST_DIMENSIONS = 2**63, 64
 OPCODES = """
     PROTO STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT
     BINUNICODE BINSTRING SHORT_BINSTRING BINGET LONG_BINGET BINPUT LONG_BINPUT
@@ -54,6 +55,10 @@ class Storage(NamedTuple):
     """In the dry run, so many numbers that tensors are made of."""
 
     items: int
+
+
+class Tensor:
+    """In the dry run, a tensor."""
 
 
 def vetted(file: IO[bytes]) -> IO[bytes]:
@@ -112,6 +117,15 @@ class DryRun(pickle._Unpickler):
     The Unpickler that is written in Python, since the other one allocates what it is told to.
     """
 
+    def build(self) -> None:
+        """Refuses attributes for anything but what a state_dict has besides its entries."""
+        stack: list[Any] = self.stack  # type: ignore[attr-defined]
+        state = stack.pop()
+        good = type(stack[-1]) is collections.OrderedDict and isinstance(state, dict)
+        _require(good and list(state) == ["_metadata"], "it has odd attributes")
+
+    dispatch: ClassVar[dict[int, Any]] = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: build}
+
     def __init__(self, pickled: bytes | io.BytesIO) -> None:
         stream = io.BytesIO(pickled) if isinstance(pickled, bytes) else pickled
         start = stream.tell()
@@ -125,7 +139,7 @@ class DryRun(pickle._Unpickler):
         """What stands for one of the few names that a checkpoint needs."""
         tensor: dict[str, Callable[..., Any]] = {
             "_rebuild_tensor": _rebuild, "_rebuild_tensor_v2": _rebuild,
-            "_rebuild_parameter": lambda tensor, *rest: tensor,
+            "_rebuild_parameter": _rebuild_parameter,
         }  # fmt: skip
         known: dict[str, Any] = {
             "collections": {"OrderedDict": collections.OrderedDict},
@@ -141,7 +155,8 @@ class DryRun(pickle._Unpickler):
         _require(kind == "storage" and type(key) is str and not any(view), "it has odd tensors")
         _require(type(item_bytes) is int and type(count) is int, "it has odd tensors")
         length = self.storages.setdefault(key, item_bytes * count)
-        _require(count >= 0 and length == item_bytes * count, "it has odd tensors")
+        good = 0 <= count < MOST_NUMBER and length == item_bytes * count
+        _require(good, "it has odd tensors")
         return Storage(count)
 
 
@@ -151,12 +166,13 @@ def _vet_operations(pickled: io.BytesIO) -> None:
     Strings and names alone may be fetched again from what was pickled before: what holds the same
     list twice, and that another one twice, would be of exponential size.
     """
-    names, known, before, tuples = set[object](), set(OPCODES.split()), "", 0
+    names, known, before, keys = set[object](), set(OPCODES.split()), "", 0
     for opcode, argument, _ in pickletools.genops(pickled):
         operation = opcode.name
         _require(operation in known, f"it asks for {operation}")
-        tuples += operation.startswith("TUPLE")
-        _require(tuples <= MOST_TUPLES, "it holds too much besides tensors")
+        _require(operation != "PROTO" or argument == 2, "it is pickled in an odd way")
+        keys += operation.startswith(("TUPLE", "LONG1"))
+        _require(keys <= MOST_KEYS, "it holds too much besides tensors")
         if "BINGET" in operation:
             _require(argument in names, "its parts hold each other")
         if "BINPUT" in operation:
@@ -165,17 +181,34 @@ def _vet_operations(pickled: io.BytesIO) -> None:
             before = operation
 
 
-def _rebuild(storage: Any, offset: int, size: Sequence[int], stride: Sequence[int], *_: Any) -> str:
+def _rebuild(
+    storage: Any,
+    offset: int,
+    size: Sequence[int],
+    stride: Sequence[int],
+    requires_grad: bool = False,
+    hooks: Any = None,
+    *metadata: Any,
+) -> Tensor:
     """Refuses a tensor whose numbers do not lie one by one in its storage."""
-    _require(isinstance(storage, Storage) and len(size) == len(stride), "it has odd tensors")
+    shape = type(size) is type(stride) is tuple and len(size) == len(stride) <= MOST_DIMENSIONS
+    _require(isinstance(storage, Storage) and shape, "it has odd tensors")
     numbers = (offset, *size, *stride)
-    _require(all(type(number) is int and number >= 0 for number in numbers), "it has odd tensors")
+    whole = all(type(number) is int and 0 <= number < MOST_NUMBER for number in numbers)
+    _require(whole and type(requires_grad) is bool, "it has odd tensors")
+    _require(not (hooks or metadata), "it has odd tensors")
     step = count = math.prod(size)
     _require(offset + count <= storage.items, "a tensor is larger than its numbers")
     for length, distance in zip(size, stride, strict=True):
         step //= max(length, 1)
         _require(count == 0 or length == 1 or distance == step, "it has odd tensors")
-    return "tensor"
+    return Tensor()
+
+
+def _rebuild_parameter(tensor: Any, requires_grad: bool, hooks: Any) -> Tensor:
+    good = isinstance(tensor, Tensor) and type(requires_grad) is bool and not hooks
+    _require(good, "it has odd tensors")
+    return Tensor()
 
 
 def _require(condition: bool, otherwise: str) -> None:

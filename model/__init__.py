@@ -75,7 +75,9 @@ def flatten(network: Mapping[str, Any], parameters: Mapping[str, Any]) -> FloatA
         found = getattr(parameters[name], "shape", ())
         if found != shape:
             raise ValueError(f"{name} should have the shape {tuple(shape)}, not {tuple(found)}")
-        if not torch.isfinite(parameters[name]).all():
+        if not parameters[name].is_floating_point():
+            raise ValueError(f"{name} holds no floating-point numbers")
+        if not torch.isfinite(parameters[name].float()).all():
             raise ValueError(f"{name} holds numbers that are not finite")
     return torch.cat([parameters[name].detach().reshape(-1).float() for name in shapes]).numpy()
 

@@ -180,6 +180,14 @@ def test_flatten_refuses_what_is_not_the_network():
         flatten(mlp(actions=3), parameters)
 
 
+@pytest.mark.parametrize("wrong", [torch.tensor(torch.nan), torch.tensor(1e200).double(), 7])
+def test_flatten_refuses_what_single_precision_cannot_hold(wrong):
+    layers = unflatten(MLP_NETWORK, initial_theta(MLP_NETWORK, 1))
+    layers["linear1.bias"] = torch.full((64,), wrong, dtype=torch.as_tensor(wrong).dtype)
+    with pytest.raises(ValueError, match=r"linear1\.bias holds"):
+        flatten(MLP_NETWORK, layers)
+
+
 def test_initialisation_depends_on_its_seed_and_leaves_torch_alone():
     torch.manual_seed(0)
     expected = torch.rand(3)

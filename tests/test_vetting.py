@@ -13,6 +13,7 @@ from es.vetting import UnfitError, vetted
 from tests.damage import BOMBS, packed, rezipped, with_pickle
 
 GOOD = packed({"a": torch.arange(6.0).reshape(2, 3), "b": [1, (2.5, None)], "c": torch.zeros(())})
+ONE = packed({"a": torch.arange(6.0).reshape(2, 3)})
 OLD = packed({"a": torch.zeros(1000)}, old=True)
 
 
@@ -94,6 +95,23 @@ UNFIT = {
     "negative": (repickled(b"QK\x00K", b"QJ\xff\xff\xff\xffK"), "odd tensors"),
     "transposed": (packed({"a": torch.zeros(2, 3).T}), "odd tensors"),
     "expanded": (packed({"a": torch.zeros(6)[:1].expand(6)}), "odd tensors"),
+    "colliding keys": (
+        with_pickle(GOOD, b"\x80\x02}(" + b"".join(
+            b"\x8a\x0a" + (k * (2**61 - 1)).to_bytes(10, "little") + b"N" for k in range(20_000)
+        ) + b"u."), "too much besides"),
+    "long shape": (repickled(b"K\x02K\x03\x86", b"(" + b"K\x01" * 65 + b"t"), "odd tensors"),
+    "long numbers": (
+        repickled(b"K\x02K\x03\x86", b"\x8a\x09" + bytes(8) + b"\x01K\x03\x86"), "odd tensors"),
+    "metadata": (
+        repickled(b")Rq\x0btq", b")Rq\x0b}X\x03\x00\x00\x00neg\x88stq", ONE), "odd tensors"),
+    "hooks": (
+        repickled(b"\x89ccollections\nOrderedDict\nq\x0a)R", b"\x89K\x05", ONE), "odd tensors"),
+    "attributes": (
+        with_pickle(GOOD, b"\x80\x02ccollections\nOrderedDict\n)R}X\x03\x00\x00\x00getK\x01sb."),
+        "odd attributes"),
+    "no attributes": (
+        with_pickle(GOOD, b"\x80\x02ccollections\nOrderedDict\n)R)b."), "odd attributes"),
+    "another protocol": (with_pickle(GOOD, b"\x80\x03}."), "odd way"),
     "old and huge": (OLD.replace(b"M\xe8\x03\x85", b"J\xff\xff\xff\x7f\x85"), "larger than"),
     "old and short": (OLD[:-100].replace(b"M\xe8\x03", b"J\xff\xff\xff\x7f"), "shorter than"),
     "old without keys": (
