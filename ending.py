@@ -72,7 +72,8 @@ def conclude(
             f"--run-dir {run_dir}: after {done}, {names} could not be written ({reasons}): what is "
             f"there is older, or cut off{carry_on}"
         )
-        error.status = interrupted.status if interrupted else error.status
+        if interrupted:
+            error.status = interrupted.status
         raise error
     if interrupted:
         line = f"Interrupted after {done}. Carry on: {again(config, latest)}"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from es.config.option import SCALE
 from es.errors import UsageError
 from es.rundir import replace
 from es.vetting import UnfitError, vetted
@@ -27,7 +28,6 @@ KINDS: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 DICTS = ("parameters", "optimizer", "counters", "settings", "environment", "network", "versions")
 FRAMES = (torch.Size((1, 42, 42)), torch.float32)
-LEAST_SIGMA, MOST_SIGMA = 1e-30, 1e30  # as of the setting; it only ever decays
 DEPTH = 8  # of values within values
 MOST, MOST_COUNTED = 10**300, 2**62
 
@@ -56,11 +56,10 @@ class Checkpoint(NamedTuple):
     """Everything a run is made of.
 
     parameters: tensors by layer name. optimizer: its state_dict. settings: by Config field.
-    environment, network: the descriptions they are built from. versions: of the libraries, as of
-    `es.versions`. solved: the evaluation that ended
-    the run, `{"target": ..., "mean": ..., "std": ...}`, if one did. normalizer: the statistics of
-    observations, where these are normalised. reference: (128, 1, 42, 42), the batch of virtual
-    batch normalisation, where it is used.
+    environment, network: the descriptions they are built from. versions: as of `es.versions`.
+    solved: the evaluation that ended the run, `{"target": ..., "mean": ..., "std": ...}`, if one
+    did. normalizer: the statistics of observations, where these are normalised. reference:
+    (128, 1, 42, 42), the batch of virtual batch normalisation, where it is used.
     """
 
     parameters: dict[str, torch.Tensor]
@@ -128,7 +127,7 @@ def _ours(path: str, content: dict[str, Any]) -> Checkpoint:
             _require(name == "best_score" or number >= 0)
             _require(type(number) is not int or number < MOST_COUNTED)
         _require(counters.max_episode_length > 0 and counters.lr > 0)
-        _require(LEAST_SIGMA <= counters.sigma <= MOST_SIGMA)
+        _require(SCALE[0](counters.sigma))  # as of the setting, from which it only ever decays
         _require(type(checkpoint.settings["env_name"]) is str)
         _require(type(checkpoint.settings["seed"]) is int)
         _require(all(type(name) is str for pair in checkpoint.versions.items() for name in pair))

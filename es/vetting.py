@@ -124,6 +124,7 @@ class DryRun(pickle._Unpickler):
         good = type(stack[-1]) is collections.OrderedDict and isinstance(state, dict)
         _require(good and list(state) == ["_metadata"], "it has odd attributes")
 
+    # Where the Unpickler looks operations up.
     dispatch: ClassVar[dict[int, Any]] = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: build}
 
     def __init__(self, pickled: bytes | io.BytesIO) -> None:

@@ -39,7 +39,8 @@ class Monitor:
     ) -> None:
         """Writes figures, then checkpoints by file name, of which latest.pth comes last.
 
-        In this order, a run that is carried on never lacks what came before its latest checkpoint.
+        In this order, a run that is carried on lacks nothing of before its latest checkpoint, but
+        for what the disk has refused.
         evaluation: the number of updates before it, mean and standard deviation.
         """
 
