@@ -11,6 +11,10 @@ class RunError(Exception):
     status = 1
 
 
+class TaskError(RunError):
+    """An episode that cannot be played, wherever it is tried."""
+
+
 class UsageError(RunError):
     """The user's mistake: the message names the flag or file, the value, and the remedy."""
 

@@ -6,8 +6,9 @@ it depends neither on the number of workers nor on what was drawn before.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
 
@@ -16,8 +17,11 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float32]
 DoubleArray = npt.NDArray[np.float64]
+Weights = Sequence[tuple[int, float]]  # of seeds and the weights of their noise
+SumNoise = Callable[[Weights, int, float], FloatArray]  # `weighted_sum`, here or elsewhere
 
 WORTH_THREADS = 50_000  # numbers; handing over less takes longer than drawing it
+LEAF, FAN = 64, 8  # of the tree in which noise is summed: changing them changes results
 
 
 class Stream(IntEnum):
@@ -65,15 +69,16 @@ def draw(seed: int, out: FloatArray, fraction: float = 1.0) -> FloatArray:
 
 
 def weighted_sum(
-    weights: Sequence[tuple[int, float]], size: int, threads: int = 1, fraction: float = 1.0
+    weights: Weights, size: int, fraction: float = 1.0, *, threads: int = 1
 ) -> FloatArray:
     """The sum of weight * noise over pairs of seed and weight, as (size,) float32.
 
-    It runs in the order given, however many threads draw the noise. fraction: as for `draw`.
+    It is added up in a tree whose shape depends on the number of weights alone, however many
+    threads draw the noise: LEAF of them in their order, and these sums as `tree_sum` does. So
+    each leaf may be summed elsewhere. fraction: as for `draw`.
     """
     threads = threads if size >= WORTH_THREADS else 1
     buffers = [np.empty(size, np.float32) for _ in range(threads)]
-    total = np.zeros(size, np.float32)
 
     def rebuild(index: int) -> FloatArray:
         seed, weight = weights[index]
@@ -81,11 +86,37 @@ def weighted_sum(
         noise *= np.float32(weight)
         return noise
 
+    def leaf(number: int) -> FloatArray:
+        total = np.zeros(size, np.float32)
+        end = min((number + 1) * LEAF, len(weights))
+        for start in range(number * LEAF, end, threads):  # each time as many as there are buffers
+            for noise in in_parallel(rebuild, range(start, min(start + threads, end))):
+                total += noise
+        return total
+
     with ThreadPoolExecutor(threads) as executor:
         in_parallel = executor.map if threads > 1 else map
-        for start in range(0, len(weights), threads):  # each time as many as there are buffers
-            for noise in in_parallel(rebuild, range(start, min(start + threads, len(weights)))):
-                total += noise
+        return _tree(leaf, range(max(1, math.ceil(len(weights) / LEAF))))
+
+
+def tree_sum(parts: Sequence[FloatArray]) -> FloatArray:
+    """The sum of arrays of the same shape: FAN after the other, FAN of these sums, and so on.
+
+    Of the sums of all leaves, or of FAN leaves each, it is the sum over these leaves.
+    """
+    return _tree(lambda number: parts[number].copy(), range(len(parts)))
+
+
+def _tree(part: Callable[[int], FloatArray], numbers: range) -> FloatArray:
+    """The tree's sum over the parts with these numbers; part: makes one, as a new array."""
+    if len(numbers) == 1:
+        return part(numbers[0])
+    span = 1
+    while span * FAN < len(numbers):
+        span *= FAN
+    total = _tree(part, numbers[:span])
+    for start in range(span, len(numbers), span):
+        total += _tree(part, numbers[start : start + span])
     return total
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from es.errors import RunError
-from es.noise import FloatArray, Stream, derive_seeds, weighted_sum
+from es.noise import FloatArray, Stream, SumNoise, derive_seeds, weighted_sum
 from es.optimizer import Optimizer, scheduled
 from es.shaping import SHAPINGS, Utilities
 
@@ -32,7 +32,7 @@ class Strategy:
     n: perturbations per update; in mirrored pairs (antithetic sampling) or each by itself.
     top_directions: how many pairs count, those with the best better member (Mania et al. 2018,
     section 3.3); None: all. param_fraction: of the parameters that a perturbation changes.
-    updates: what lr_schedule is laid out for. threads: how many rebuild the noise.
+    updates: what lr_schedule is laid out for. sum_noise: where the noise is rebuilt and summed.
 
     update: the number of updates so far. sigma, and lr before its schedule: those of the coming
     one.
@@ -58,7 +58,7 @@ class Strategy:
         top_directions: int | None = None,
         param_fraction: float = 1.0,
         seed: int = 0,
-        threads: int = 1,
+        sum_noise: SumNoise = weighted_sum,
     ) -> None:
         self.theta = theta
         self.n, self.seed, self.antithetic = n, seed, antithetic
@@ -68,7 +68,7 @@ class Strategy:
         self._lr_schedule, self._updates = lr_schedule, updates
         self.update = 0
         self._shape, self._top_directions = SHAPINGS[shaping], top_directions
-        self._param_fraction, self._threads = param_fraction, threads
+        self._param_fraction, self._sum_noise = param_fraction, sum_noise
         self.optimizer = Optimizer(
             optimizer,
             torch.from_numpy(theta),  # shares theta's memory
@@ -115,11 +115,11 @@ class Strategy:
 
         n: as many perturbations as count. f: param_fraction, by which the sum would otherwise fall
         short of the gradient: E[eps eps^T] = f I. The noise is rebuilt from the seeds and summed in
-        index order; what has no weight, such as a pair of equal utilities, costs nothing.
+        a fixed order; what has no weight, such as a pair of equal utilities, costs nothing.
         """
         weights, count = self._weights(np.asarray(returns, dtype=np.float64))
         told = [pair for pair in zip(self._seeds(), weights, strict=True) if pair[1] != 0]
-        gradient = weighted_sum(told, self.theta.size, self._threads, self._param_fraction)
+        gradient = self._sum_noise(told, self.theta.size, self._param_fraction)
         gradient *= np.float32(1 / (count * self.sigma * self._param_fraction))
         return gradient
 

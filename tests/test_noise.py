@@ -1,7 +1,19 @@
+import math
+
 import numpy as np
 import pytest
 
-from es.noise import WORTH_THREADS, Stream, derive_seeds, draw, perturb, weighted_sum
+from es.noise import (
+    FAN,
+    LEAF,
+    WORTH_THREADS,
+    Stream,
+    derive_seeds,
+    draw,
+    perturb,
+    tree_sum,
+    weighted_sum,
+)  # fmt: skip
 
 
 def test_noise_depends_on_the_seed_alone():
@@ -27,8 +39,39 @@ def test_a_weighted_sum_runs_in_order_with_any_number_of_threads(size):
     for seed, weight in weights:
         expected += draw(seed, np.empty(size, np.float32)) * np.float32(weight)
     for threads in (1, 2, 3, 16):
-        assert np.array_equal(weighted_sum(weights, size, threads), expected)
-    assert not weighted_sum([], size, 2).any()
+        assert np.array_equal(weighted_sum(weights, size, threads=threads), expected)
+    assert not weighted_sum([], size, threads=2).any()
+
+
+def in_a_tree(weights, size):
+    """Level by level: LEAF weights in their order, then FAN of the sums below, up to the one."""
+    level = []
+    for start in range(0, len(weights), LEAF):
+        level.append(np.zeros(size, np.float32))
+        for seed, weight in weights[start : start + LEAF]:
+            level[-1] += draw(seed, np.empty(size, np.float32)) * np.float32(weight)
+    while len(level) > 1:
+        above = []
+        for start in range(0, len(level), FAN):
+            above.append(level[start].copy())
+            for part in level[start + 1 : start + FAN]:
+                above[-1] += part
+        level = above
+    return level[0]
+
+
+@pytest.mark.parametrize(
+    "count", [LEAF, LEAF + 1, 3 * LEAF, FAN * LEAF, FAN * LEAF + 1, FAN**2 * LEAF + 7 * LEAF + 5]
+)
+def test_many_are_summed_in_a_tree_of_which_any_leaf_can_be_made_elsewhere(count):
+    weights = [(seed, math.sin(seed)) for seed in range(count)]
+    expected = in_a_tree(weights, 30)
+    assert np.array_equal(weighted_sum(weights, 30), expected)
+    for width in (LEAF, LEAF * FAN):  # leaf by leaf, or so many together
+        parts = [weighted_sum(weights[i : i + width], 30) for i in range(0, count, width)]
+        before = [part.copy() for part in parts]
+        assert np.array_equal(tree_sum(parts), expected)
+        assert np.array_equal(parts, before)
 
 
 def test_perturb_mirrors_and_copies():

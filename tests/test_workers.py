@@ -9,7 +9,8 @@ from es.errors import RunError, UsageError
 from es.rollout import Snapshot
 from es.workers import processes
 from es.workers.inprocess import InProcessPool
-from es.workers.pool import WorkerPool, affordable_workers
+from es.workers.memory import affordable_workers
+from es.workers.pool import WorkerPool
 from tests.conftest import all_gone
 from tests.fakes import SNAPSHOT, TASKS, recipe
 

@@ -27,6 +27,10 @@ class InProcessPool:
                 progress(len(results))
         return results
 
+    def describe(self) -> str:
+        """Nobody but this process."""
+        return "no workers"
+
     def close(self) -> None:
         """Closes the environment."""
         self._player.env.close()

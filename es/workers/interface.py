@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from es.errors import RunError
+from es.errors import TaskError
 from es.rollout import Result, Snapshot, Task
 
 Progress = Callable[[int], None]
@@ -20,10 +20,13 @@ class Pool(Protocol):
     ) -> list[Result]:
         """The results of all tasks, in task order. progress: called with the number done so far."""
 
+    def describe(self) -> str:
+        """Who plays, in a few words for the live line."""
+
     def close(self) -> None:
         """Ends what the pool started, without waiting for what is under way; may be repeated."""
 
 
-def failed(task: Task, how: str, traceback: str) -> RunError:
+def failed(task: Task, how: str, traceback: str) -> TaskError:
     """The error that ends a run whose task cannot be played."""
-    return RunError(f"{task} failed {FAILURES} times; {how}{traceback}")
+    return TaskError(f"{task} failed {FAILURES} times; {how}{traceback}")

@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
-import psutil
 
 from es.errors import RunError
 from es.rollout import Recipe, Result, Snapshot, Task
 from es.workers.crew import ATTEMPTS, Crew, Lost
 from es.workers.interface import FAILURES, Progress, failed
+from es.workers.memory import affordable
 from es.workers.processes import cores
 from es.workers.queue import TaskQueue
 from es.workers.worker import IDLE, Done, Shared
@@ -65,12 +65,15 @@ class WorkerPool:
         self._snapshot = self._shared.snapshot()
         self._crew = Crew(context, recipe, self._shared)
         self._timeout, self._say = timeout, say
-        self._batch = self._stillborn = self._count = 0
+        self._batch = self._stillborn = self._count = self._finished = 0
+        self._started = time.monotonic()
+        self._tasks: dict[int, Task] = {}  # those of the batch without a result, by index
+        self._failures: Counter[int] = Counter()
         self._missed = False  # whether a worker was lost that may have taken a task unseen
         try:
             if workers is None and count > cores():
                 self._crew.start(0)
-                count = self._affordable(count)
+                count = affordable(count, self.await_first(), say)
             self._crew.prepare(count)
             for number in range(len(self._crew.workers), count):
                 if not self._start(number):
@@ -86,6 +89,14 @@ class WorkerPool:
         """The process ids of the workers."""
         return [worker.process.pid for worker in self._crew.workers.values()]
 
+    def await_first(self) -> int:
+        """Waits until worker 0 is ready to play: its process id. RunError where none comes up."""
+        while not self._crew.workers[0].ready:
+            for message in self._crew.receive(self._crew.workers[0]):
+                if isinstance(message, Lost):
+                    self._replace(message, None)
+        return self._crew.workers[0].process.pid
+
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
     ) -> list[Result]:
@@ -94,42 +105,64 @@ class WorkerPool:
         Raises RunError when the same task has failed three times, or no worker can be started. An
         exception in between leaves tasks under way: the pool can then only be closed.
         """
+        self.begin(snapshot)
+        self.add(tasks)
+        results: dict[int, Result] = {}
+        while self.unfinished:
+            results |= {result.index: result for result in self.collect()}
+            if results and progress:
+                progress(len(results))
+        return [results[task.index] for task in tasks]
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Starts another batch, once all tasks of the last one are finished."""
         np.copyto(self._snapshot.theta, snapshot.theta)
         self._shared.sigma.value = snapshot.sigma
         if self._snapshot.statistics is not None and snapshot.statistics is not None:
             np.copyto(self._snapshot.statistics, snapshot.statistics)
         self._batch += 1
+        self._failures.clear()
+        self._finished, self._started = 0, time.monotonic()
         missing = set(range(self._count)) - set(self._crew.workers)
         if missing:  # one that was given up
             self._start(min(missing), attempts=1)
-        by_index = {task.index: task for task in tasks}
-        results: dict[int, Result] = {}
-        failures: Counter[int] = Counter()
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        """Hands out tasks of the batch, after those that are waiting already."""
+        self._tasks |= {task.index: task for task in tasks}
         self._hand_out(tasks)
-        start = time.monotonic()
-        while len(results) < len(tasks):
-            messages = self._messages()
-            for message in messages:
-                if isinstance(message, Lost):
-                    playing = self._shared.playing[message.worker.number]
-                    task = None if playing in results else by_index.get(playing)
-                    self._replace(message, task)
-                    failures[playing] += task is not None
-                    if task and failures[playing] == FAILURES:
-                        raise failed(task, f"the last worker {message.cause}", message.traceback)
-                    self._hand_out([task] if task else [])
-                elif message.batch == self._batch:  # what is played again may come twice
-                    results[message.result.index] = message.result
-            if self._missed and not messages and self._idle():
-                self._missed = False
-                self._hand_out([task for task in tasks if task.index not in results])
-            if results:
-                if progress:
-                    progress(len(results))
-                # To wake for every result would take a core from the workers again and again.
-                rest = (time.monotonic() - start) * (len(tasks) / len(results) - 1)
-                time.sleep(min(GATHER_SECONDS, rest / 8))
-        return [results[task.index] for task in tasks]
+
+    @property
+    def unfinished(self) -> int:
+        """How many tasks of the batch have no result yet."""
+        return len(self._tasks)
+
+    def collect(self, patience: float | None = None) -> list[Result]:
+        """Waits for results, so many seconds at most; there may be none all the same.
+
+        Raises RunError as `evaluate` does.
+        """
+        messages, results = self._messages(patience), list[Result]()
+        for message in messages:
+            if isinstance(message, Lost):
+                self._play_again(message)
+            # What is played again may come twice.
+            elif message.batch == self._batch and message.result.index in self._tasks:
+                del self._tasks[message.result.index]
+                results.append(message.result)
+        if self._missed and not messages and self._idle():
+            self._missed = False
+            self._hand_out([*self._tasks.values()])
+        self._finished += len(results)
+        if self._finished:
+            # To wake for every result would take a core from the workers again and again.
+            rest = (time.monotonic() - self._started) * self.unfinished / self._finished
+            time.sleep(min(GATHER_SECONDS, rest / 8))
+        return results
+
+    def describe(self) -> str:
+        """The number of workers."""
+        return f"{len(self._crew.workers)} workers"
 
     def close(self) -> None:
         """Ends all workers: a free one closes its environment first, a busy one is killed."""
@@ -146,11 +179,16 @@ class WorkerPool:
         elif done and waits:
             selector.unregister(self._queue)
 
-    def _messages(self) -> list[Done | Lost]:
+    def _messages(self, patience: float | None) -> list[Done | Lost]:
         """What has come from the workers; it may be nothing, where something is to be watched."""
-        patience = None if self._timeout is None else min(1.0, self._timeout / 4)
+        often = (
+            patience,
+            STALLED_SECONDS if self._missed else None,
+            min(1.0, self._timeout / 4) if self._timeout is not None else None,
+        )
         messages: list[Done | Lost] = []
-        for key, _ in self._crew.selector.select(STALLED_SECONDS if self._missed else patience):
+        limits = [seconds for seconds in often if seconds is not None]
+        for key, _ in self._crew.selector.select(min(limits, default=None)):
             if key.data is None:
                 self._hand_out()
             else:
@@ -158,6 +196,18 @@ class WorkerPool:
         if self._timeout is not None:
             self._end_hung(self._timeout)
         return messages
+
+    def _play_again(self, lost: Lost) -> None:
+        """Has another worker play what a lost one was playing; RunError if that fails for good."""
+        playing = self._shared.playing[lost.worker.number]
+        task = self._tasks.get(playing)
+        self._replace(lost, task)
+        if task is None:
+            return
+        self._failures[playing] += 1
+        if self._failures[playing] == FAILURES:
+            raise failed(task, f"the last worker {lost.cause}", lost.traceback)
+        self._hand_out([task])
 
     def _start(self, number: int, attempts: int = ATTEMPTS) -> bool:
         """Starts a worker; where that is not possible, False, or RunError if there is no other."""
@@ -197,27 +247,3 @@ class WorkerPool:
         replaced = not given_up and self._start(number)
         then = "replaced" if replaced else f"going on with {len(crew.workers)}"
         self._say(f"Worker {number} {lost.cause} while {doing}: {then}.")
-
-    def _affordable(self, wanted: int) -> int:
-        """`wanted`, or one per core where so many copies of the first worker take too much."""
-        while not self._crew.workers[0].ready:
-            for message in self._crew.receive(self._crew.workers[0]):
-                if isinstance(message, Lost):
-                    self._replace(message, None)
-        try:
-            each = psutil.Process(self._crew.workers[0].process.pid).memory_full_info().uss
-        except psutil.NoSuchProcess:  # it will be replaced
-            return wanted
-        free = psutil.virtual_memory().available
-        count = affordable_workers(wanted, each, free)
-        if count < wanted:
-            self._say(
-                f"{wanted} workers would take {wanted * each / 2**30:.1f} of the "
-                f"{free / 2**30:.1f} GiB of free memory: using {count}, one per core."
-            )
-        return count
-
-
-def affordable_workers(wanted: int, bytes_each: int, bytes_free: int) -> int:
-    """`wanted` workers, or one per core where those would need over half of the free memory."""
-    return wanted if wanted * bytes_each <= bytes_free / 2 else min(wanted, cores())

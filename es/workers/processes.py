@@ -14,6 +14,10 @@ from pathlib import Path
 from es.errors import UsageError
 
 OPEN_FILES = 8192  # enough for two thousand workers, and less than any system's ceiling
+PRELOAD = "ES_PRELOAD"  # the variable that names the environment whose simulator is preloaded
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
 TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -29,9 +33,7 @@ def limit_threads() -> None:
 
     Workers fill the cores; threads inside them would only fight, and change how sums are rounded.
     """
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = "1"
-    os.environ["VECLIB_MAXIMUM_THREADS"] = "1"
+    os.environ.update(ONE_THREAD)
 
 
 def start_forkserver(preload: Sequence[str]) -> None:
