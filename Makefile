@@ -9,7 +9,7 @@ train: .venv/installed
 	$(BIN)/python main.py --small-net --env-name CartPole-v1 --target-return 475
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -26,7 +26,7 @@ type: .venv/installed-dev
 	$(BIN)/python -m pip install --quiet --requirement requirements.txt
 	@touch $@
 
-.venv/installed-dev: requirements.txt requirements-dev.txt | .venv/bin/python
+.venv/installed-dev: requirements.txt requirements-ray.txt requirements-dev.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
 	@touch $@ .venv/installed
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import secrets
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from es import rundir
 from es.checkpoint import Checkpoint, Counters, load
@@ -14,7 +15,7 @@ from es.config import Config
 from es.config.sources import write_toml
 from es.errors import UsageError
 from es.monitor.console import Console
-from es.noise import FloatArray
+from es.noise import FloatArray, SumNoise, weighted_sum
 from es.normalizer import Normalizer
 from es.rundir import RunDir
 from es.strategy import Strategy
@@ -22,7 +23,7 @@ from es.versions import notice
 from es.workers.inprocess import InProcessPool
 from es.workers.interface import Pool
 from es.workers.pool import WorkerPool
-from es.workers.processes import cores
+from es.workers.processes import PRELOAD, cores
 from game import Game, Restored, describe, restored_normalizer, scored_alike, settings_of
 
 
@@ -58,10 +59,10 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
         path, same_run = rundir.choose(
             config.run_dir, default, Path(config.restore) if ours else None
         )
-    pool = _start_pool(config, game, theta, console)
+    pool, sum_noise = _start_pool(config, game, theta, console, stack)
     stack.callback(pool.close)
     # The workers come up while the optimiser's modules are imported here.
-    strategy = _make_strategy(config, ours, theta)
+    strategy = _make_strategy(config, ours, theta, sum_noise)
     normalizer = restored_normalizer(config, game, ours)
     counters = _make_counters(config, ours, same_run=same_run)
     directory = rundir.open_existing(path) if same_run else rundir.open_new(path)
@@ -92,22 +93,37 @@ def _counters(path: str) -> Counters | None:
     return checkpoint.counters if isinstance(checkpoint, Checkpoint) else None
 
 
-def _start_pool(config: Config, game: Game, theta: FloatArray, console: Console) -> Pool:
-    recipe = game.recipe(config.param_fraction)
+def _start_pool(
+    config: Config, game: Game, theta: FloatArray, console: Console, stack: ExitStack
+) -> tuple[Pool, SumNoise]:
+    """Who plays, and where noise is summed."""
+    recipe, here = game.recipe(config.param_fraction), partial(weighted_sum, threads=cores())
     if config.workers == 0:
-        return InProcessPool(recipe)
-    return WorkerPool(
-        recipe,
-        size=theta.size,
-        members=config.n + 1,
-        inputs=game.normalized_inputs,
-        workers=config.workers,
-        timeout=config.rollout_timeout,
-        say=console.say,
-    )
+        return InProcessPool(recipe), here
+    settings: dict[str, Any] = {
+        "size": theta.size,
+        "inputs": game.normalized_inputs,
+        "workers": config.workers,
+        "timeout": config.rollout_timeout,
+        "say": console.say,
+    }
+    if config.ray is None:
+        return WorkerPool(recipe, members=config.n + 1, **settings), here
+    from es.cluster.connection import Connection
+
+    cpus = config.workers if isinstance(config.workers, int) else cores()
+    console.say(f"Connecting to Ray (--ray {config.ray}) ...")
+    connection = Connection(config.ray, cpus=cpus, variables={PRELOAD: config.env_name})
+    stack.callback(connection.close)
+    from es.cluster.pool import RayPool
+
+    pool = RayPool(connection, recipe, patience=config.ray_timeout, preload=["preload"], **settings)
+    return pool, pool.sum_noise
 
 
-def _make_strategy(config: Config, ours: Checkpoint | None, theta: FloatArray) -> Strategy:
+def _make_strategy(
+    config: Config, ours: Checkpoint | None, theta: FloatArray, sum_noise: SumNoise
+) -> Strategy:
     assert config.seed is not None
     strategy = Strategy(
         theta,
@@ -127,7 +143,7 @@ def _make_strategy(config: Config, ours: Checkpoint | None, theta: FloatArray) -
         top_directions=config.top_directions,
         param_fraction=config.param_fraction,
         seed=config.seed,
-        threads=cores(),
+        sum_noise=sum_noise,
     )
     if ours is None:
         return strategy

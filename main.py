@@ -18,7 +18,7 @@ from es.config import Config, sources
 from es.config.validation import validate
 from es.errors import RunError, UsageError
 from es.interrupts import Interrupts
-from es.workers.processes import limit_threads, start_forkserver
+from es.workers.processes import PRELOAD, limit_threads, start_forkserver
 
 if TYPE_CHECKING:  # worker processes import this file: nothing heavy may come with it
     from game import Restored
@@ -55,8 +55,8 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     config = sources.parse(argv, file)
     validate(config, combinations=not config.restore)
     limit_threads()
-    if not config.test and config.workers != 0:
-        os.environ["ES_PRELOAD"] = config.env_name
+    if not config.test and config.workers != 0 and config.ray is None:
+        os.environ[PRELOAD] = config.env_name
         start_forkserver(["preload"])  # it imports what workers need while this process does
     if not config.silent:
         from es.kernels import compiling

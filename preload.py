@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from es.workers.processes import PRELOAD
+
 SIMULATORS = ("gymnasium.envs.mujoco", "gymnasium.envs.box2d")
 
 with suppress(Exception):  # the master finds out what is wrong, and says so
@@ -17,6 +19,6 @@ with suppress(Exception):  # the master finds out what is wrong, and says so
     import game  # noqa: F401 (for the workers)
     from envs import load
 
-    spec = gymnasium.spec(os.environ.get("ES_PRELOAD", ""))
+    spec = gymnasium.spec(os.environ.get(PRELOAD, ""))
     if str(spec.entry_point).startswith(SIMULATORS):
         load(spec)

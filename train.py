@@ -170,7 +170,8 @@ class Trainer:
 
         def progress(done: int) -> None:
             self.monitor.console.progress(
-                f"{update}: {done} of {len(tasks)} episodes | {self._last} | {seconds:.0f} s"
+                f"{update}: {done} of {len(tasks)} episodes | {self._last} | "
+                f"{self.pool.describe()} | {seconds:.0f} s"
             )
 
         statistics = self.normalizer.statistics() if self.normalizer else None

@@ -28,14 +28,18 @@ def versions() -> dict[str, str]:
     return found
 
 
+def differences(now: Mapping[str, str], other: Mapping[str, str]) -> str:
+    """In what other `versions` differ from those of now; empty where they are these."""
+    return ", ".join(
+        f"{name} {other.get(name, '-')} (here {now.get(name, '-')})"
+        for name in sorted({*other, *now})
+        if other.get(name) != now.get(name)
+    )
+
+
 def notice(saved: Mapping[str, str], file: str) -> str:
     """What to tell of a file that was saved under other `versions`; empty where they are these."""
-    now = versions()
-    changed = ", ".join(
-        f"{name} {saved.get(name, '-')} (now {now.get(name, '-')})"
-        for name in sorted({*saved, *now})
-        if saved.get(name) != now.get(name)
-    )
+    changed = differences(versions(), saved)
     if not changed:
         return ""
     return in_one_line(f"{file} was saved under {changed}: results may differ in the last digits.")

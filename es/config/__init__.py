@@ -22,6 +22,7 @@ from es.config.option import (
     NOT_NEGATIVE,
     POSITIVE,
     PROBABILITY,
+    RAY,
     REPEATS,
     SCALE,
     STRENGTH,
@@ -196,6 +197,22 @@ class Config:
         "Replace a worker process whose episode takes longer than so many seconds.",
         POSITIVE,
         shown="off",
+    )
+    ray: str | None = option(
+        None,
+        "run",
+        "Play on a Ray cluster: HOST:PORT, 'auto' (the one of this machine) or 'local' (a Ray "
+        "started here); --workers is then per node.",
+        RAY,
+        shown="off",
+        saved=False,
+    )
+    ray_timeout: float = option(
+        120.0,
+        "run",
+        "End when the cluster has had no worker for so many seconds.",
+        POSITIVE,
+        saved=False,
     )
     run_dir: str | None = option(
         None, "run", "Directory of the run.", NOT_EMPTY, shown="checkpoints/<env-name>"

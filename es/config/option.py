@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,10 @@ WIDTHS: Check = (
 ASSIGNMENTS: Check = (
     lambda value: all("=" in item and item.partition("=")[0].isidentifier() for item in value),
     "must be arguments of the environment, such as gravity=-9.0 continuous=True",
+)
+RAY: Check = (
+    lambda value: bool(re.fullmatch(r"auto|local|[\w.-]+:\d{1,5}", value)),
+    "must be 'auto', 'local' or HOST:PORT of a cluster that this machine belongs to",
 )
 WORKERS: Check = (
     lambda value: value == "auto" or 0 <= value <= MAX_WORKERS,

@@ -26,6 +26,15 @@ def validate(config: Config, *, combinations: bool = True) -> None:
         raise UsageError("--test needs --restore CHECKPOINT, the policy to play")
     if config.episodes is not None and not config.test:
         raise UsageError(f"--episodes {config.episodes}: is for --test; give both")
+    if config.ray is not None and config.test:
+        raise UsageError(
+            f"--ray {config.ray}: is for training, and --test plays here; leave it out"
+        )
+    if config.ray is not None and config.workers == 0:
+        raise UsageError(
+            f"--ray {config.ray}: plays in processes of the cluster, and --workers 0 in this one: "
+            "give one of them"
+        )
     if config.no_render and not config.test:
         raise UsageError("--no-render: is for --test; give both")
 

@@ -1,0 +1,96 @@
+"""What runs on a node: the pool of its worker processes, as a Ray actor."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from es.errors import TaskError
+from es.noise import FloatArray, Weights, tree_sum, weighted_sum
+from es.rollout import Recipe, Result, Snapshot, Task
+from es.versions import versions
+from es.workers.pool import WorkerPool
+from es.workers.processes import start_forkserver
+
+REPORT_SECONDS = 0.5  # so much work may be lost with a node, besides its episodes under way
+
+
+class Arrival(NamedTuple):
+    """Sent once a worker has built what it plays with. versions: of the libraries there."""
+
+    workers: int
+    versions: dict[str, str]
+
+
+class Report(NamedTuple):
+    """What has been played since the last one.
+
+    said: lines for the user. failure: of an episode that cannot be played, which ends the run.
+    """
+
+    results: list[Result]
+    said: list[str]
+    failure: str = ""
+
+
+class Agent:
+    """A node's workers.
+
+    workers: how many processes. preload: modules for the process that they are forked from.
+    settings: further arguments of the `WorkerPool`.
+    """
+
+    def __init__(
+        self, recipe: Recipe, workers: int, preload: Sequence[str], settings: Mapping[str, Any]
+    ) -> None:
+        # Or every worker process would run the actor's main program, and import Ray.
+        vars(sys.modules["__main__"]).pop("__file__", None)
+        start_forkserver(preload)
+        self._said: list[str] = []
+        self._batch, self._workers = 0, workers
+        self._pool = WorkerPool(
+            recipe, workers=workers, members=workers, say=self._said.append, **settings
+        )
+
+    def arrive(self) -> Arrival:
+        """Waits until it can play; RunError where no worker comes up."""
+        self._pool.await_first()
+        return Arrival(len(self._pool.pids), versions())
+
+    def begin(self, batch: int, snapshot: Snapshot) -> None:
+        """Starts a batch, once the last one is finished."""
+        self._pool.begin(snapshot)
+        self._batch = batch
+
+    def play(self, batch: int, tasks: Sequence[Task], unfinished: int) -> Report:
+        """Takes more tasks, and reports when so many are unfinished, or some time has passed.
+
+        Raises RunError where this node cannot go on.
+        """
+        assert batch == self._batch, "a snapshot got lost"
+        results: list[Result] = []
+        failure, deadline = "", time.monotonic() + REPORT_SECONDS
+        self._pool.add(tasks)
+        try:
+            while self._pool.unfinished > unfinished and not (
+                results and time.monotonic() > deadline
+            ):
+                results += self._pool.collect(REPORT_SECONDS)
+        except TaskError as error:
+            failure = str(error)
+        said, self._said[:] = self._said[:], []
+        return Report(results, said, failure)
+
+    def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
+        """`noise.weighted_sum`, by as many threads as there are workers, which are idle then."""
+        return weighted_sum(weights, size, fraction, threads=self._workers)
+
+    def add_up(self, *parts: FloatArray) -> FloatArray:
+        """`noise.tree_sum` of what other nodes have summed."""
+        return tree_sum(parts)
+
+    def close(self) -> None:
+        """Ends the workers."""
+        self._pool.close()

@@ -1,0 +1,163 @@
+"""The pool of all workers of a cluster.
+
+Each node has an agent with a `WorkerPool`, so that a few messages per node and update are enough:
+tasks go out by the dozen and results come back by the dozen. What is lost with a node or its agent
+is played again elsewhere, which changes no result: an episode depends on its task alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from es.cluster.agent import Agent
+from es.cluster.connection import Connection
+from es.cluster.roster import Lost, Member, Node, Roster
+from es.cluster.sharing import share
+from es.errors import TaskError
+from es.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
+from es.rollout import Recipe, Result, Snapshot, Task
+from es.workers.interface import Progress
+from es.workers.processes import cores
+
+PATIENCE_SECONDS = 0.25
+SUM_SECONDS = 20.0  # to wait for sums of noise, after which they are made here
+WORTH_SENDING = (
+    50_000_000  # random numbers: drawing fewer takes less than sending what they are for
+)
+
+
+class RayPool:
+    """Workers on every node of the cluster; it closes the connection.
+
+    workers: processes on each node; None and 'auto' are one per CPU that it lends. preload: modules
+    for the processes that workers are forked from. timeout: seconds of an episode after which its
+    worker is taken to hang; patience: those without any worker after which a run ends. size, inputs
+    and say are those of `WorkerPool`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        recipe: Recipe,
+        *,
+        size: int,
+        inputs: int = 0,
+        workers: int | Literal["auto"] | None = None,
+        timeout: float | None = None,
+        patience: float = 120.0,
+        preload: Sequence[str] = (),
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self._connection, self._say = connection, say
+        self._batch = self._again = 0
+        actor = ray.remote(Agent)
+        settings = {"size": size, "inputs": inputs, "timeout": timeout}
+
+        def start(node: Node) -> Any:
+            count = node.cpus if workers in (None, "auto") else int(workers)
+            options = actor.options(
+                num_cpus=min(count, node.cpus),
+                max_restarts=0,
+                max_task_retries=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+            )
+            return options.remote(recipe, count, preload, settings)
+
+        self._roster = Roster(start, timeout=patience, say=say)
+        self._roster.refresh()
+
+    def evaluate(
+        self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
+    ) -> list[Result]:
+        """The results of all tasks, in task order.
+
+        Raises RunError when an episode cannot be played, or no worker is left for long. An
+        exception in between leaves tasks under way: the pool can then only be closed.
+        """
+        self._batch += 1
+        reference = ray.put(snapshot)
+        waiting = deque(tasks)
+        results: dict[int, Result] = {}
+        while len(results) < len(tasks):
+            self._roster.refresh()
+            for member in self._roster.ready:
+                if member.call is None:
+                    self._hand_out(member, waiting, reference)
+            for answer in self._roster.answers(PATIENCE_SECONDS):
+                if isinstance(answer, Lost):
+                    self._again += len(answer.tasks)
+                    waiting.extendleft(reversed(answer.tasks))
+                    continue
+                member, report = answer
+                for line in report.said:
+                    self._say(f"Node {member.node.name}: {line}")
+                if report.failure:
+                    raise TaskError(report.failure)
+                for result in report.results:
+                    del member.tasks[result.index]
+                    results[result.index] = result
+            if progress:
+                progress(len(results))
+        return [results[task.index] for task in tasks]
+
+    def sum_noise(self, weights: Weights, size: int, fraction: float = 1.0) -> FloatArray:
+        """`noise.weighted_sum`, to the bit: on the nodes where that is quicker."""
+        members = [member for member in self._roster.ready if member.call is None]
+        if not members or len(weights) * size < WORTH_SENDING:
+            return self._sum_here(weights, size, fraction)
+        leaves = [weights[start : start + LEAF] for start in range(0, len(weights), LEAF)]
+        # In turn, so that each has as much to do; each node then adds up a few of them.
+        turns = [members[number % len(members)].agent for number in range(len(leaves))]
+        sums = [
+            agent.sum_noise.remote(leaf, size, fraction)
+            for agent, leaf in zip(turns, leaves, strict=True)
+        ]
+        branches = [
+            turns[start].add_up.remote(*sums[start : start + FAN])
+            for start in range(0, len(sums), FAN)
+        ]
+        ray.wait(branches, num_returns=len(branches), timeout=SUM_SECONDS)
+        parts: list[FloatArray] = []
+        for number, branch in enumerate(branches):
+            try:
+                parts.append(ray.get(branch, timeout=0.0))
+            except RayError:  # the node will be found to be lost when it is to play
+                start = number * FAN * LEAF
+                parts.append(self._sum_here(weights[start : start + FAN * LEAF], size, fraction))
+        return tree_sum(parts)
+
+    def describe(self) -> str:
+        """Nodes, workers, and how many episodes had to be played again."""
+        ready = self._roster.ready
+        again = f", {self._again} played again" if self._again else ""
+        return f"{len(ready)} nodes, {sum(member.workers for member in ready)} workers{again}"
+
+    def close(self) -> None:
+        """Ends all workers and gives the cluster's resources back; may be repeated."""
+        self._roster.close()
+        self._connection.close()
+
+    def _hand_out(self, member: Member, waiting: deque[Task], reference: ray.ObjectRef) -> None:
+        """Gives a node its next tasks, if there are any for it, and asks for a report."""
+        ready = self._roster.ready
+        idle = sum(max(0, each.workers - len(each.tasks)) for each in ready)
+        total = sum(each.workers for each in ready)
+        count, rest = share(len(waiting), member.workers, len(member.tasks), idle, total)
+        if not count and not member.tasks:
+            return
+        tasks = [waiting.popleft() for _ in range(count)]
+        member.tasks |= {task.index: task for task in tasks}
+        if member.batch != self._batch:
+            member.agent.begin.remote(self._batch, reference)
+            member.batch = self._batch
+        member.call = member.agent.play.remote(self._batch, tasks, rest)
+
+    @staticmethod
+    def _sum_here(weights: Weights, size: int, fraction: float) -> FloatArray:
+        return weighted_sum(weights, size, fraction, threads=cores())

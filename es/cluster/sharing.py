@@ -1,0 +1,23 @@
+"""How an update's tasks are shared out among nodes."""
+
+from __future__ import annotations
+
+
+def share(waiting: int, workers: int, unfinished: int, idle: int, total: int) -> tuple[int, int]:
+    """How many tasks a node is handed, and with how many unfinished ones it asks for more.
+
+    waiting: tasks that no node has yet. workers: of this node; unfinished: tasks that it still has.
+    idle, total: workers without a task, and all workers, of all nodes.
+
+    Its idle workers get one task each. Beyond that it gets half of its share of what remains once
+    all idle workers have theirs, so that its workers need not wait for the master: much while much
+    remains, which takes few messages, and nothing at the end, when all nodes are to finish together
+    (guided self-scheduling, Polychronopoulos and Kuck 1987). The next ones come when half of these
+    are taken.
+    """
+    at_once = max(0, workers - unfinished)
+    ahead = max(0, waiting - idle) * workers // (2 * total)
+    given = min(waiting, at_once + ahead)
+    if given == waiting:
+        return given, 0
+    return given, workers + ahead // 2 if ahead else workers - 1

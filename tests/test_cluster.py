@@ -1,0 +1,229 @@
+"""The pool on a real Ray: nodes of a cluster on this machine, killed and added."""
+
+import contextlib
+import importlib.util
+import logging
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from es import noise, versions
+from es.cluster.connection import Connection
+from es.errors import RunError, TaskError, UsageError
+from es.noise import weighted_sum
+from es.rollout import Snapshot
+from es.workers.inprocess import InProcessPool
+from tests.conftest import all_gone, descendants, has_rows, read, same_run, wait_until
+from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Raising, recipe
+
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None,
+        reason="Ray is not installed (pip install -r requirements-ray.txt)",
+    ),
+    pytest.mark.xdist_group("ray"),  # one cluster is enough
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
+]
+RUN = Path("checkpoints/Acrobot-v1")
+ACROBOT = ("--small-net", "--env-name", "Acrobot-v1", "--n", 40, "--seed", 1)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A head without CPUs, and a node with one."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (
+            ("RAY_AUTH_MODE", "token"), ("RAY_AUTH_TOKEN", "0" * 64),
+            ("RAY_USAGE_STATS_ENABLED", "0"),
+        ):  # fmt: skip
+            patch.setenv(name, value)  # Ray reads them when it is imported
+        from ray.cluster_utils import Cluster
+
+        cluster = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+        )
+        cluster.add_node(num_cpus=1)
+        yield cluster
+        cluster.shutdown()
+
+
+@pytest.fixture
+def ray_pool(cluster):
+    """Makes pools on the cluster, which do not outlive the test."""
+    from es.cluster.pool import RayPool
+
+    opened = []
+
+    def make(made_of=None, **more):
+        connection = Connection(cluster.address, cpus=1, variables={})
+        try:
+            opened.append(RayPool(connection, made_of or recipe(), size=10, **more))
+        except BaseException:
+            connection.close()
+            raise
+        return opened[-1]
+
+    yield make
+    for pool in opened:
+        pool.close()
+
+
+def agents():
+    """The processes of the agents."""
+    return [p.pid for p in psutil.process_iter() if "ray::Agent" in " ".join(cmdline(p))]
+
+
+def cmdline(process):
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+def free_cpus(cluster):
+    import ray
+
+    ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.CRITICAL)
+    try:
+        return ray.available_resources().get("CPU", 0)
+    finally:
+        ray.shutdown()
+
+
+def test_nodes_that_die_and_join_change_no_result(start, program, cluster):
+    doomed = cluster.add_node(num_cpus=1)
+    process = start(*ACROBOT, "--ray", cluster.address, "--sigma", 0.02)
+    wait_until(lambda: has_rows(RUN, 3))
+    cluster.remove_node(doomed, allow_graceful=False)
+    cluster.add_node(num_cpus=2)
+    lines: list[str] = []
+    assert process.stdout is not None
+    while sum(": 2 workers." in line for line in lines) == 0:
+        lines.append(process.stdout.readline())
+        assert lines[-1], "the run has ended"
+    rows = len((RUN / "progress.csv").read_text().splitlines())
+    wait_until(lambda: has_rows(RUN, rows + 2))
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    lines += out.splitlines()
+    assert any("is lost" in line and "played again" in line for line in lines)
+    assert lines[-1].startswith("Interrupted after ")
+    wait_until(lambda: free_cpus(cluster) == 3)
+    updates = read(RUN / "latest.pth").counters.update
+    here = ("--workers", 2, "--sigma", 0.02, "--max-gradient-updates", updates)
+    status, _, _ = program(*ACROBOT, *here, "--run-dir", "here")
+    assert status == 0
+    assert same_run(read(RUN / "latest.pth"), read("here/latest.pth"))
+
+
+def test_a_pool_of_agents_that_are_killed_gives_the_results_of_this_process(ray_pool, monkeypatch):
+    said: list[str] = []
+    pool = ray_pool(recipe(length=20, seconds=0.002), say=said.append)
+    steady = InProcessPool(recipe(length=20))
+    weights = [(seed, 1 / (1 + seed)) for seed in range(noise.LEAF * (noise.FAN + 1))]
+    for batch in range(3):
+        tasks = [TASKS[k % 10]._replace(index=k, episode_seed=k + batch) for k in range(60)]
+        snapshot = Snapshot(SNAPSHOT.theta + batch, 0.1)
+        done: list[int] = []
+
+        def strike(count, done=done, batch=batch):
+            done.append(count)
+            if batch == 1 and 0 < count < 60 and not any("is lost" in line for line in said):
+                for pid in agents():
+                    os.kill(pid, signal.SIGKILL)
+
+        assert pool.evaluate(snapshot, tasks, strike) == steady.evaluate(snapshot, tasks)
+        assert done == sorted(done)
+        assert done[-1] == 60
+    assert any("is lost" in line for line in said)
+    assert "played again" in pool.describe()
+    from es.cluster import pool as module
+
+    monkeypatch.setattr(module, "WORTH_SENDING", 0)
+    expected = weighted_sum(weights, 200)
+    monkeypatch.setattr(module, "weighted_sum", None)  # nothing is summed here
+    assert np.array_equal(pool.sum_noise(weights, 200), expected)
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "WORTH_SENDING", 0)
+    for pid in agents():
+        os.kill(pid, signal.SIGKILL)
+    assert np.array_equal(pool.sum_noise(weights, 200), expected)
+
+
+def test_a_task_that_cannot_be_played_ends_the_run_with_its_traceback(ray_pool):
+    failing = ray_pool(recipe(Raising))
+    with pytest.raises(TaskError, match=r"(?s)Task\(index=5.*ValueError: unlucky"):
+        failing.evaluate(SNAPSHOT, [*TASKS[:5], UNLUCKY])
+
+
+def test_a_cluster_on_which_nobody_can_play_is_given_up(ray_pool):
+    said: list[str] = []
+    idle = ray_pool(recipe(nonsense=1), patience=6.0, say=said.append)
+    with pytest.raises(RunError, match=r"no worker for 6 s \(--ray-timeout\); node .*'nonsense'"):
+        idle.evaluate(SNAPSHOT, TASKS)
+    assert "cannot take part (" in said[0]
+    assert len(said) == len(set(said))
+
+
+def test_nodes_with_other_libraries_are_told_of(ray_pool, monkeypatch):
+    from es.cluster import roster
+
+    monkeypatch.setattr(roster, "versions", lambda: versions.versions() | {"numpy": "0.1"})
+    said: list[str] = []
+    assert ray_pool(say=said.append).evaluate(SNAPSHOT, TASKS)
+    assert any("numpy" in line and "(here 0.1)" in line for line in said)
+
+
+def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, monkeypatch):
+    folder = tempfile.mkdtemp(dir="/tmp")  # whose path is short enough for Ray's sockets
+    monkeypatch.setenv("TMPDIR", folder)
+    process = start(*ACROBOT, "--ray", "local", "--workers", 1)
+    wait_until(lambda: has_rows(RUN, 1))
+    pids = descendants(process.pid)
+    started = [psutil.Process(pid) for pid in (process.pid, *pids)]
+    listening = [
+        connection.laddr.ip
+        for one in started
+        for connection in one.net_connections()
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert listening
+    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    before = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert time.monotonic() - before < 30
+    wait_until(lambda: all_gone(pids))
+    os.rmdir(folder)  # which is empty
+    assert read(RUN / "latest.pth").counters.update >= 1
+    assert out.splitlines()[-1].startswith("Interrupted after ")
+
+
+def test_without_a_cluster_it_says_what_to_do(program):
+    status, _, err = program(*ACROBOT, "--ray", "127.0.0.1:1")
+    assert status == 2
+    assert err.startswith("error: --ray 127.0.0.1:1: no cluster can be reached")
+    assert err.count("\n") == 1
+    for flags, part in (
+        (("--ray", "nonsense"), "--ray 'nonsense': must be 'auto', 'local' or HOST:PORT"),
+        (("--ray", "ray://a:1"), "must be 'auto', 'local' or HOST:PORT"),
+        (("--ray", "auto", "--workers", 0), "--workers 0"),
+        (("--ray-timeout", 0), "--ray-timeout 0.0: must be above 0"),
+    ):
+        status, _, err = program(*ACROBOT, *flags)
+        assert (status, err.count("\n")) == (2, 1)
+        assert part in err
+    assert not RUN.exists()
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install -r requirements-ray\.txt"):
+        Connection("auto", cpus=1, variables={})
