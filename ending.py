@@ -61,22 +61,25 @@ def conclude(
     unwritten: files that the run could not write, and why: then they are the RunError raised.
     """
     latest = run_dir / LATEST
+    # Where it is played is not the run's; who carries it on is likely to want it, though.
+    where = ("--ray", config.ray) if config.ray else ()
+    carry_on = again(config, latest, *where)
     done = (
         f"{counters.update} updates, {counters.episodes} episodes, {counters.frames} frames, "
         f"{counters.wall_seconds:.1f} s"
     )
     if unwritten:
         reasons, names = ", ".join(sorted({*unwritten.values()})), ", ".join(unwritten)
-        carry_on = f". Carry on from there: {again(config, latest)}" if latest.exists() else ""
+        from_there = f". Carry on from there: {carry_on}" if latest.exists() else ""
         error = RunError(
             f"--run-dir {run_dir}: after {done}, {names} could not be written ({reasons}): what is "
-            f"there is older, or cut off{carry_on}"
+            f"there is older, or cut off{from_there}"
         )
         if interrupted:
             error.status = interrupted.status
         raise error
     if interrupted:
-        line = f"Interrupted after {done}. Carry on: {again(config, latest)}"
+        line = f"Interrupted after {done}. Carry on: {carry_on}"
         return interrupted.status, line
     if solved:
         return 0, (

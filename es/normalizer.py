@@ -35,12 +35,12 @@ class Normalizer:
         episode in which one was not finite are left out. Raises RunError where none are left, or
         they are too large.
         """
-        sums, count = np.zeros_like(self._moments), 0
-        for result in results:
-            assert result.observed is not None
-            if np.isfinite(result.observed).all():
-                sums += result.observed
-                count += result.steps
+        sums, count = self._added_up(results)
+        if not np.isfinite(sums).all():  # rare: to look at each takes longer than to add
+            finite = [
+                r for r in results if r.observed is not None and np.isfinite(r.observed).all()
+            ]
+            sums, count = self._added_up(finite)
         if not (count and np.isfinite(sums).all()):
             raise RunError(
                 "observations are not finite, or too large to be normalised (--obs-norm)"
@@ -49,6 +49,16 @@ class Normalizer:
         shift = sums[0] / self.count
         self._moments[0] += shift
         self._moments[1] += np.maximum(sums[1] - self.count * shift**2, -self._moments[1])
+
+    def _added_up(self, results: Sequence[Result]) -> tuple[DoubleArray, int]:
+        """The sums of observations and their number."""
+        sums, count = np.zeros_like(self._moments), 0
+        with np.errstate(all="ignore"):
+            for result in results:
+                assert result.observed is not None
+                sums += result.observed
+                count += result.steps
+        return sums, count
 
     def statistics(self) -> DoubleArray:
         """(2, inputs): the means, and 1 / standard deviation; 0 and 1 before any observation."""
@@ -71,3 +81,7 @@ class Normalizer:
         if not torch.isfinite(moments).all() or (moments[1] < 0).any():
             raise ValueError("the statistics are out of range")
         self.count, self._moments = count, moments.numpy().copy()
+
+
+def _finite(result: Result) -> bool:
+    return result.observed is not None and bool(np.isfinite(result.observed).all())

@@ -114,6 +114,7 @@ def test_nodes_that_die_and_join_change_no_result(start, program, cluster):
     lines += out.splitlines()
     assert any("is lost" in line and "played again" in line for line in lines)
     assert lines[-1].startswith("Interrupted after ")
+    assert lines[-1].endswith(f"--ray {cluster.address}")
     wait_until(lambda: free_cpus(cluster) == 3)
     updates = read(RUN / "latest.pth").counters.update
     here = ("--workers", 2, "--sigma", 0.02, "--max-gradient-updates", updates)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from es.errors import TaskError
@@ -83,9 +84,15 @@ class Agent:
         said, self._said[:] = self._said[:], []
         return Report(results, said, failure)
 
-    def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
-        """`noise.weighted_sum`, by as many threads as there are workers, which are idle then."""
-        return weighted_sum(weights, size, fraction, threads=self._workers)
+    def sum_noise(self, leaves: Sequence[Weights], size: int, fraction: float) -> list[FloatArray]:
+        """`noise.weighted_sum` of each, by as many threads as there are workers: they are idle."""
+        threads = max(1, self._workers // len(leaves))
+        with ThreadPoolExecutor(len(leaves)) as executor:
+            return [
+                *executor.map(
+                    lambda leaf: weighted_sum(leaf, size, fraction, threads=threads), leaves
+                )
+            ]
 
     def add_up(self, *parts: FloatArray) -> FloatArray:
         """`noise.tree_sum` of what other nodes have summed."""

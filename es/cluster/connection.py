@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import logging
 import os
@@ -23,11 +24,9 @@ AUTO, LOCAL = "auto", "local"
 PROJECT = Path(__file__).resolve().parent.parent.parent
 # What may lie in the project's folder and is no code; what git ignores is left out anyway.
 NOT_SENT = ["*.pth", "events.out.tfevents.*", "/checkpoints/", "/benchmarks/", ".*/"]
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    # Or it would end this process a minute after the head node does not answer.
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "1000000",
-}
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
+# Or Ray would end this process a minute after the head node does not answer.
+PATIENT = {"RAY_gcs_rpc_server_reconnect_timeout_s": "1000000"}
 CONNECT_SECONDS, SHUTDOWN_SECONDS = 5.0, 2.0
 LONGEST = 300  # characters of what Ray says
 
@@ -44,7 +43,8 @@ class Connection:
             raise UsageError(
                 f"--ray {address}: Ray is not installed; pip install -r requirements-ray.txt"
             )
-        for name, value in QUIET.items():
+        # Not the processes of a Ray that is started here: they are to end when nobody answers.
+        for name, value in (QUIET | (PATIENT if address != LOCAL else {})).items():
             os.environ.setdefault(name, value)
         self._folder: str | None = None
         where: dict[str, Any] = {"address": address}
@@ -82,6 +82,10 @@ class Connection:
         closing = threading.Thread(target=_shut_down, daemon=True)
         closing.start()
         closing.join(SHUTDOWN_SECONDS)
+        if closing.is_alive():
+            import ray
+
+            atexit.unregister(ray.shutdown)
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 

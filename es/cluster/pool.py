@@ -22,7 +22,7 @@ from es.cluster.sharing import share
 from es.errors import TaskError
 from es.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.rollout import Recipe, Result, Snapshot, Task
-from es.workers.interface import Progress
+from es.workers.interface import Progress, counted
 from es.workers.processes import cores
 
 PATIENCE_SECONDS = 0.25
@@ -112,15 +112,16 @@ class RayPool:
         if not members or len(weights) * size < WORTH_SENDING:
             return self._sum_here(weights, size, fraction)
         leaves = [weights[start : start + LEAF] for start in range(0, len(weights), LEAF)]
-        # In turn, so that each has as much to do; each node then adds up a few of them.
-        turns = [members[number % len(members)].agent for number in range(len(leaves))]
-        sums = [
-            agent.sum_noise.remote(leaf, size, fraction)
-            for agent, leaf in zip(turns, leaves, strict=True)
-        ]
+        sums: list[Any] = [None] * len(leaves)
+        for turn, member in enumerate(members[: len(leaves)]):  # leaf by leaf in turn
+            mine = slice(turn, None, len(members))
+            call = member.agent.sum_noise.options(num_returns=len(leaves[mine]))
+            made = call.remote(leaves[mine], size, fraction)
+            sums[mine] = made if len(leaves[mine]) > 1 else [made]
+        # Each node then adds up a few of them, so that little comes here.
         branches = [
-            turns[start].add_up.remote(*sums[start : start + FAN])
-            for start in range(0, len(sums), FAN)
+            members[number % len(members)].agent.add_up.remote(*sums[start : start + FAN])
+            for number, start in enumerate(range(0, len(sums), FAN))
         ]
         ray.wait(branches, num_returns=len(branches), timeout=SUM_SECONDS)
         parts: list[FloatArray] = []
@@ -135,8 +136,9 @@ class RayPool:
     def describe(self) -> str:
         """Nodes, workers, and how many episodes had to be played again."""
         ready = self._roster.ready
+        workers = sum(member.workers for member in ready)
         again = f", {self._again} played again" if self._again else ""
-        return f"{len(ready)} nodes, {sum(member.workers for member in ready)} workers{again}"
+        return f"{counted(len(ready), 'node')}, {counted(workers, 'worker')}{again}"
 
     def close(self) -> None:
         """Ends all workers and gives the cluster's resources back; may be repeated."""

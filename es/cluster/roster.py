@@ -15,6 +15,7 @@ from es.cluster.agent import Arrival, Report
 from es.errors import RunError, in_one_line
 from es.rollout import Task
 from es.versions import differences, versions
+from es.workers.interface import counted
 
 WATCH_SECONDS = 0.5
 FRESH_SECONDS = 5.0  # after which what is known of the nodes is too old to start an agent by
@@ -134,7 +135,7 @@ class Roster:
     def _welcome(self, member: Member, arrival: Arrival) -> None:
         member.workers = arrival.workers
         self._retries.pop(member.node.id, None)
-        self._say(f"Node {member.node.name}: {arrival.workers} workers.")
+        self._say(f"Node {member.node.name}: {counted(arrival.workers, 'worker')}.")
         if changed := differences(versions(), arrival.versions):
             self._say_once(
                 f"warning: node {member.node.name} differs from this machine in {changed}: results "
@@ -150,9 +151,8 @@ class Roster:
         self._retries[node.id] = time.monotonic() + pause, min(2 * pause, longest)
         self._cause = f"node {node.name}: {cause}"
         if member.workers:
-            self._say(
-                f"Node {node.name} is lost ({cause}): {len(tasks)} episodes are played again."
-            )
+            episodes = counted(len(tasks), "episode")
+            self._say(f"Node {node.name} is lost ({cause}): {episodes} to be played again.")
         elif raised(error):
             self._say_once(f"Node {node.name} cannot take part ({cause}).")
         return Lost(member, tasks)

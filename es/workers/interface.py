@@ -30,3 +30,8 @@ class Pool(Protocol):
 def failed(task: Task, how: str, traceback: str) -> TaskError:
     """The error that ends a run whose task cannot be played."""
     return TaskError(f"{task} failed {FAILURES} times; {how}{traceback}")
+
+
+def counted(count: int, thing: str) -> str:
+    """Such as "1 worker", "2 workers"."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"

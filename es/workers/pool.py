@@ -21,7 +21,7 @@ import numpy as np
 from es.errors import RunError
 from es.rollout import Recipe, Result, Snapshot, Task
 from es.workers.crew import ATTEMPTS, Crew, Lost
-from es.workers.interface import FAILURES, Progress, failed
+from es.workers.interface import FAILURES, Progress, counted, failed
 from es.workers.memory import affordable
 from es.workers.processes import cores
 from es.workers.queue import TaskQueue
@@ -162,7 +162,7 @@ class WorkerPool:
 
     def describe(self) -> str:
         """The number of workers."""
-        return f"{len(self._crew.workers)} workers"
+        return counted(len(self._crew.workers), "worker")
 
     def close(self) -> None:
         """Ends all workers: a free one closes its environment first, a busy one is killed."""

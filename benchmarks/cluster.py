@@ -1,0 +1,177 @@
+"""The trainer on a Ray cluster.
+
+overhead: the same population on a `RayPool` and on a `WorkerPool` of this machine, with as many
+processes. nodes: a run on a cluster of several nodes on this machine, of which one is killed and
+one is added. model: what updates would take on up to 1,440 workers, from costs measured here; flags
+of the trainer follow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from es.cluster.connection import LOCAL, QUIET, Connection
+from es.rollout import Snapshot, training_tasks
+from es.workers.interface import Pool
+from es.workers.pool import WorkerPool
+from es.workers.processes import PRELOAD, cores, limit_threads, start_forkserver
+
+MAIN = Path(__file__).resolve().parent.parent / "main.py"
+CASES = {"PongDeterministic-v4": 40, "Acrobot-v1": 40, "CartPole-v1": 40, "Humanoid-v5": 240}
+RUN = (
+    "--small-net", "--env-name", "Acrobot-v1", "--n", "400", "--seed", "1", "--lr", "1e-9",
+    "--max-gradient-updates", "20",
+)  # fmt: skip
+
+
+def overhead(rounds: int) -> None:
+    """Prints the ratio of the pools' times over alternating rounds."""
+    from es.config import Config
+    from es.strategy import Strategy
+    from game import describe
+
+    print("| environment | n | local pool, s | Ray, s | local / Ray, median | lowest | highest |")
+    print("|---|---|---|---|---|---|---|")
+    for name, n in CASES.items():
+        game, theta = describe(Config(env_name=name, seed=1), None)
+        snapshot = Snapshot(theta, 0.05)
+        settings = {"size": theta.size, "inputs": 0, "workers": cores()}
+        with contextlib.ExitStack() as stack:
+            connection = Connection(LOCAL, cpus=cores(), variables={PRELOAD: name})
+            stack.callback(connection.close)
+            from es.cluster.pool import RayPool
+
+            silent = lambda line: None  # noqa: E731
+            pools: dict[str, Pool] = {
+                "local": WorkerPool(game.recipe(), members=n, say=silent, **settings),
+                "ray": RayPool(
+                    connection, game.recipe(), preload=["preload"], say=silent, **settings
+                ),
+            }
+            for pool in pools.values():
+                stack.callback(pool.close)
+            times: dict[str, list[float]] = {kind: [] for kind in pools}
+            for update in range(rounds + 1):  # the first warms up
+                strategy = Strategy(theta, n=n, sigma=0.05, lr=0.1, seed=update)
+                tasks = training_tasks(update, 0, strategy.ask(), 100_000)
+                outcomes = []
+                for kind, pool in pools.items():
+                    start = time.perf_counter()
+                    outcomes.append(pool.evaluate(snapshot, tasks))
+                    times[kind].append(time.perf_counter() - start)
+                assert outcomes[0] == outcomes[1]
+        pairs = zip(times["local"][1:], times["ray"][1:], strict=True)
+        ratios = [local / on_ray for local, on_ray in pairs]
+        print(
+            f"| {name} | {n} | {statistics.median(times['local'][1:]):.3f} | "
+            f"{statistics.median(times['ray'][1:]):.3f} | {statistics.median(ratios):.3f} | "
+            f"{min(ratios):.3f} | {max(ratios):.3f} |",
+            flush=True,
+        )
+
+
+def nodes() -> None:
+    """Prints what a run loses when one of its two nodes is killed, and gains by another."""
+    from tests.conftest import read, same_run
+
+    os.environ |= {**QUIET, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    from ray.cluster_utils import Cluster
+
+    with tempfile.TemporaryDirectory() as folder:
+        run, undisturbed = Path(folder) / "run", Path(folder) / "undisturbed"
+        cluster = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+        )
+        doomed = cluster.add_node(num_cpus=1)
+        cluster.add_node(num_cpus=1)
+        process = train(*RUN, "--ray", cluster.address, "--run-dir", str(run))
+        said: list[tuple[float, str]] = []
+        threading.Thread(target=listen, args=(process, said), daemon=True).start()
+        until(lambda: rows(run) >= 4, process)
+        print(f"A node is killed after {rows(run)} updates.", flush=True)
+        killed = time.time()
+        cluster.remove_node(doomed, allow_graceful=False)
+        until(lambda: rows(run) >= 10, process)
+        print(f"A node is added after {rows(run)} updates.", flush=True)
+        added = time.time()
+        cluster.add_node(num_cpus=1)
+        status = process.wait()
+        cluster.shutdown()
+        print("".join(f"{moment - killed:+.1f} s: {line}" for moment, line in said))
+        print(f"The added node came {added - killed:.1f} s after the other was killed.")
+        ends = [float(row["wall_seconds"]) for row in table(run)]
+        print("Seconds of each update: " + " ".join(
+            f"{after - before:.2f}" for before, after in zip([0.0, *ends], ends, strict=False)
+        ))  # fmt: skip
+        assert train(*RUN, "--workers", "2", "--run-dir", str(undisturbed)).wait() == 0
+        same = same_run(read(run / "latest.pth"), read(undisturbed / "latest.pth"))
+        print(f"Exit status {status}; same checkpoint as an undisturbed local run: {same}")
+
+
+def train(*arguments: str) -> subprocess.Popen[str]:
+    """Starts the trainer."""
+    command = [sys.executable, str(MAIN), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def listen(process: subprocess.Popen[str], said: list[tuple[float, str]]) -> None:
+    """Notes what is said about nodes, and when."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("Node "):
+            said.append((time.time(), line))
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Waits, as long as the process runs."""
+    while not condition():
+        assert process.poll() is None
+        time.sleep(0.05)
+
+
+def table(run: Path) -> Sequence[dict[str, str]]:
+    """The run's figures."""
+    try:
+        with (run / "progress.csv").open(newline="") as file:
+            return list(csv.DictReader(file))
+    except FileNotFoundError:
+        return []
+
+
+def rows(run: Path) -> int:
+    """The number of its updates."""
+    return len(table(run))
+
+
+def main() -> None:
+    """Runs one of the three."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["overhead", "nodes", "model"])
+    parser.add_argument("--rounds", type=int, default=9, help="of overhead")
+    parser.add_argument("--episodes", type=int, default=300, help="to measure for the model")
+    arguments, flags = parser.parse_known_args()
+    limit_threads()
+    if arguments.what == "overhead":
+        start_forkserver(["preload"])
+        overhead(arguments.rounds)
+    elif arguments.what == "nodes":
+        nodes()
+    else:
+        from benchmarks.cluster_model import report
+
+        report(flags, arguments.episodes)
+
+
+if __name__ == "__main__":
+    main()
