@@ -59,7 +59,7 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
         path, same_run = rundir.choose(
             config.run_dir, default, Path(config.restore) if ours else None
         )
-    pool, sum_noise = _start_pool(config, game, theta, console, stack)
+    pool, sum_noise = _start_pool(config, game, theta, console)
     stack.callback(pool.close)
     # The workers come up while the optimiser's modules are imported here.
     strategy = _make_strategy(config, ours, theta, sum_noise)
@@ -94,7 +94,7 @@ def _counters(path: str) -> Counters | None:
 
 
 def _start_pool(
-    config: Config, game: Game, theta: FloatArray, console: Console, stack: ExitStack
+    config: Config, game: Game, theta: FloatArray, console: Console
 ) -> tuple[Pool, SumNoise]:
     """Who plays, and where noise is summed."""
     recipe, here = game.recipe(config.param_fraction), partial(weighted_sum, threads=cores())
@@ -109,15 +109,17 @@ def _start_pool(
     }
     if config.ray is None:
         return WorkerPool(recipe, members=config.n + 1, **settings), here
-    from es.cluster.connection import Connection
-
-    cpus = config.workers if isinstance(config.workers, int) else cores()
-    console.say(f"Connecting to Ray (--ray {config.ray}) ...")
-    connection = Connection(config.ray, cpus=cpus, variables={PRELOAD: config.env_name})
-    stack.callback(connection.close)
     from es.cluster.pool import RayPool
 
-    pool = RayPool(connection, recipe, patience=config.ray_timeout, preload=["preload"], **settings)
+    console.say(f"Connecting to Ray (--ray {config.ray}) ...")
+    pool = RayPool(
+        config.ray,
+        recipe,
+        patience=config.ray_timeout,
+        preload=["preload"],
+        variables={PRELOAD: config.env_name},
+        **settings,
+    )
     return pool, pool.sum_noise
 
 

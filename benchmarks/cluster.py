@@ -20,8 +20,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from es.cluster.connection import LOCAL, QUIET, Connection
+from es.cluster.connection import LOCAL
+from es.cluster.pool import RayPool
 from es.rollout import Snapshot, training_tasks
 from es.workers.interface import Pool
 from es.workers.pool import WorkerPool
@@ -46,17 +48,18 @@ def overhead(rounds: int) -> None:
     for name, n in CASES.items():
         game, theta = describe(Config(env_name=name, seed=1), None)
         snapshot = Snapshot(theta, 0.05)
-        settings = {"size": theta.size, "inputs": 0, "workers": cores()}
+        settings: dict[str, Any] = {"size": theta.size, "inputs": 0, "workers": cores()}
         with contextlib.ExitStack() as stack:
-            connection = Connection(LOCAL, cpus=cores(), variables={PRELOAD: name})
-            stack.callback(connection.close)
-            from es.cluster.pool import RayPool
-
             silent = lambda line: None  # noqa: E731
             pools: dict[str, Pool] = {
                 "local": WorkerPool(game.recipe(), members=n, say=silent, **settings),
                 "ray": RayPool(
-                    connection, game.recipe(), preload=["preload"], say=silent, **settings
+                    LOCAL,
+                    game.recipe(),
+                    preload=["preload"],
+                    variables={PRELOAD: name},
+                    say=silent,
+                    **settings,
                 ),
             }
             for pool in pools.values():
@@ -85,7 +88,11 @@ def nodes() -> None:
     """Prints what a run loses when one of its two nodes is killed, and gains by another."""
     from tests.conftest import read, same_run
 
-    os.environ |= {**QUIET, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    os.environ |= {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": "0" * 64,
+    }
     from ray.cluster_utils import Cluster
 
     with tempfile.TemporaryDirectory() as folder:

@@ -13,8 +13,9 @@ import numpy as np
 import psutil
 import pytest
 
-from es import noise, versions
-from es.cluster.connection import Connection
+from es import noise
+from es.cluster import pool as pool_module
+from es.cluster.pool import RayPool
 from es.errors import RunError, TaskError, UsageError
 from es.noise import weighted_sum
 from es.rollout import Snapshot
@@ -56,17 +57,10 @@ def cluster(tmp_path_factory):
 @pytest.fixture
 def ray_pool(cluster):
     """Makes pools on the cluster, which do not outlive the test."""
-    from es.cluster.pool import RayPool
-
-    opened = []
+    opened: list[RayPool] = []
 
     def make(made_of=None, **more):
-        connection = Connection(cluster.address, cpus=1, variables={})
-        try:
-            opened.append(RayPool(connection, made_of or recipe(), size=10, **more))
-        except BaseException:
-            connection.close()
-            raise
+        opened.append(RayPool(cluster.address, made_of or recipe(), size=10, **more))
         return opened[-1]
 
     yield make
@@ -114,7 +108,7 @@ def test_nodes_that_die_and_join_change_no_result(start, program, cluster):
     lines += out.splitlines()
     assert any("is lost" in line and "played again" in line for line in lines)
     assert lines[-1].startswith("Interrupted after ")
-    assert lines[-1].endswith(f"--ray {cluster.address}")
+    assert f"main.py --ray {cluster.address} --restore " in lines[-1]
     wait_until(lambda: free_cpus(cluster) == 3)
     updates = read(RUN / "latest.pth").counters.update
     here = ("--workers", 2, "--sigma", 0.02, "--max-gradient-updates", updates)
@@ -144,17 +138,36 @@ def test_a_pool_of_agents_that_are_killed_gives_the_results_of_this_process(ray_
         assert done[-1] == 60
     assert any("is lost" in line for line in said)
     assert "played again" in pool.describe()
-    from es.cluster import pool as module
-
-    monkeypatch.setattr(module, "WORTH_SENDING", 0)
     expected = weighted_sum(weights, 200)
-    monkeypatch.setattr(module, "weighted_sum", None)  # nothing is summed here
+    monkeypatch.setattr(pool_module, "WORTH_SENDING", 0)
+    monkeypatch.setattr(pool_module, "weighted_sum", None)  # nothing is summed here
     assert np.array_equal(pool.sum_noise(weights, 200), expected)
-    monkeypatch.undo()
-    monkeypatch.setattr(module, "WORTH_SENDING", 0)
     for pid in agents():
         os.kill(pid, signal.SIGKILL)
     assert np.array_equal(pool.sum_noise(weights, 200), expected)
+
+
+def test_a_lost_connection_is_made_again(ray_pool, monkeypatch):
+    """That process also dies with the node that the master runs on, since Ray ends it."""
+    said: list[str] = []
+    pool = ray_pool(recipe(length=20, seconds=0.002), say=said.append)
+    steady = InProcessPool(recipe(length=20))
+    bridges: list[int] = []
+
+    def strike(count):
+        if count and not bridges:
+            bridges.append(pool._process.pid)
+            os.kill(bridges[0], signal.SIGKILL)
+
+    tasks = [TASKS[k % 10]._replace(index=k, episode_seed=k) for k in range(60)]
+    assert pool.evaluate(SNAPSHOT, tasks, strike) == steady.evaluate(SNAPSHOT, tasks)
+    assert "The connection to Ray is lost: connecting again." in said
+    assert "played again" in pool.describe()
+    monkeypatch.setattr(pool_module, "WORTH_SENDING", 0)
+    os.kill(pool._process.pid, signal.SIGKILL)
+    weights = [(seed, 0.1) for seed in range(100)]
+    assert np.array_equal(pool.sum_noise(weights, 200), weighted_sum(weights, 200))
+    assert pool.evaluate(SNAPSHOT, tasks) == steady.evaluate(SNAPSHOT, tasks)
 
 
 def test_a_task_that_cannot_be_played_ends_the_run_with_its_traceback(ray_pool):
@@ -172,13 +185,14 @@ def test_a_cluster_on_which_nobody_can_play_is_given_up(ray_pool):
     assert len(said) == len(set(said))
 
 
-def test_nodes_with_other_libraries_are_told_of(ray_pool, monkeypatch):
-    from es.cluster import roster
-
-    monkeypatch.setattr(roster, "versions", lambda: versions.versions() | {"numpy": "0.1"})
+def test_nodes_with_other_libraries_are_told_of(ray_pool, tmp_path):
+    other = tmp_path / "mujoco-0.1.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: mujoco\nVersion: 0.1\n")
     said: list[str] = []
-    assert ray_pool(say=said.append).evaluate(SNAPSHOT, TASKS)
-    assert any("numpy" in line and "(here 0.1)" in line for line in said)
+    pool = ray_pool(say=said.append, variables={"PYTHONPATH": str(tmp_path)})
+    assert pool.evaluate(SNAPSHOT, TASKS)
+    assert any("differs from this machine in mujoco 0.1 (here " in line for line in said)
 
 
 def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, monkeypatch):
@@ -225,6 +239,6 @@ def test_without_a_cluster_it_says_what_to_do(program):
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install -r requirements-ray\.txt"):
-        Connection("auto", cpus=1, variables={})
+        RayPool("auto", recipe(), size=10)

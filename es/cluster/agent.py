@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 from es.errors import TaskError
 from es.noise import FloatArray, Weights, tree_sum, weighted_sum
-from es.rollout import Recipe, Result, Snapshot, Task
+from es.rollout import Result, Snapshot, Task
 from es.versions import versions
 from es.workers.pool import WorkerPool
 from es.workers.processes import start_forkserver
@@ -39,12 +40,12 @@ class Report(NamedTuple):
 class Agent:
     """A node's workers.
 
-    workers: how many processes. preload: modules for the process that they are forked from.
-    settings: further arguments of the `WorkerPool`.
+    recipe: a pickled `Recipe`. workers: how many processes. preload: modules for the process
+    that they are forked from. settings: further arguments of the `WorkerPool`.
     """
 
     def __init__(
-        self, recipe: Recipe, workers: int, preload: Sequence[str], settings: Mapping[str, Any]
+        self, recipe: bytes, workers: int, preload: Sequence[str], settings: Mapping[str, Any]
     ) -> None:
         # Or every worker process would run the actor's main program, and import Ray.
         vars(sys.modules["__main__"]).pop("__file__", None)
@@ -52,7 +53,11 @@ class Agent:
         self._said: list[str] = []
         self._batch, self._workers = 0, workers
         self._pool = WorkerPool(
-            recipe, workers=workers, members=workers, say=self._said.append, **settings
+            pickle.loads(recipe),  # noqa: S301 (from the master)
+            workers=workers,
+            members=workers,
+            say=self._said.append,
+            **settings,
         )
 
     def arrive(self) -> Arrival:

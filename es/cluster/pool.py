@@ -1,49 +1,59 @@
-"""The pool of all workers of a cluster.
+"""The pool of all workers of a Ray cluster, as the master sees it.
 
-Each node has an agent with a `WorkerPool`, so that a few messages per node and update are enough:
-tasks go out by the dozen and results come back by the dozen. What is lost with a node or its agent
-is played again elsewhere, which changes no result: an episode depends on its task alone.
+Ray is kept in a process of its own. If that dies, or loses the cluster, the master starts another,
+and has played again what it has no results of.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+import importlib.util
+import multiprocessing
+import pickle
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import connection
 from typing import Any, Literal
 
-import ray
-from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-from es.cluster.agent import Agent
-from es.cluster.connection import Connection
-from es.cluster.roster import Lost, Member, Node, Roster
-from es.cluster.sharing import share
-from es.errors import TaskError
-from es.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
+from es.cluster.bridge import serve
+from es.cluster.messages import (
+    Answer,
+    Connected,
+    Failed,
+    Order,
+    Play,
+    Played,
+    Said,
+    Status,
+    Sum,
+    Summed,
+)
+from es.errors import RunError, UsageError
+from es.noise import FloatArray, Weights, weighted_sum
 from es.rollout import Recipe, Result, Snapshot, Task
 from es.workers.interface import Progress, counted
 from es.workers.processes import cores
 
-PATIENCE_SECONDS = 0.25
-SUM_SECONDS = 20.0  # to wait for sums of noise, after which they are made here
+CLOSE_SECONDS = 2.5
+AGAIN_SECONDS = 2.0  # between attempts at connecting
+SUM_SECONDS = 30.0  # to wait for sums of noise, after which they are made here
 WORTH_SENDING = (
     50_000_000  # random numbers: drawing fewer takes less than sending what they are for
 )
 
 
 class RayPool:
-    """Workers on every node of the cluster; it closes the connection.
+    """Workers on every node of the cluster at `address`.
 
     workers: processes on each node; None and 'auto' are one per CPU that it lends. preload: modules
-    for the processes that workers are forked from. timeout: seconds of an episode after which its
-    worker is taken to hang; patience: those without any worker after which a run ends. size, inputs
-    and say are those of `WorkerPool`.
+    for the processes that workers are forked from, with the variables of the environment that they
+    get. timeout: seconds of an episode after which its worker is taken to hang; patience: those
+    without any worker after which a run ends. size, inputs and say are those of `WorkerPool`.
+    Raises UsageError where Ray is not installed, or there is no cluster.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        address: str,
         recipe: Recipe,
         *,
         size: int,
@@ -52,25 +62,21 @@ class RayPool:
         timeout: float | None = None,
         patience: float = 120.0,
         preload: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
-        self._connection, self._say = connection, say
-        self._batch = self._again = 0
-        actor = ray.remote(Agent)
-        settings = {"size": size, "inputs": inputs, "timeout": timeout}
-
-        def start(node: Node) -> Any:
-            count = node.cpus if workers in (None, "auto") else int(workers)
-            options = actor.options(
-                num_cpus=min(count, node.cpus),
-                max_restarts=0,
-                max_task_retries=0,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+        if importlib.util.find_spec("ray") is None:
+            raise UsageError(
+                f"--ray {address}: Ray is not installed; pip install -r requirements-ray.txt"
             )
-            return options.remote(recipe, count, preload, settings)
-
-        self._roster = Roster(start, timeout=patience, say=say)
-        self._roster.refresh()
+        cpus = workers if isinstance(workers, int) else cores()
+        order = Order(pickle.dumps(recipe), size, inputs, workers, timeout, patience, preload)
+        self._arguments = address, cpus, variables or {}, order
+        self._patience, self._say = patience, say
+        self._status, self._again = Status(), 0  # again: before the last connection
+        self._link: connection.Connection | None = None
+        self._process: Any = None
+        self._connect()
 
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
@@ -80,86 +86,104 @@ class RayPool:
         Raises RunError when an episode cannot be played, or no worker is left for long. An
         exception in between leaves tasks under way: the pool can then only be closed.
         """
-        self._batch += 1
-        reference = ray.put(snapshot)
-        waiting = deque(tasks)
         results: dict[int, Result] = {}
+        asked = False
         while len(results) < len(tasks):
-            self._roster.refresh()
-            for member in self._roster.ready:
-                if member.call is None:
-                    self._hand_out(member, waiting, reference)
-            for answer in self._roster.answers(PATIENCE_SECONDS):
-                if isinstance(answer, Lost):
-                    self._again += len(answer.tasks)
-                    waiting.extendleft(reversed(answer.tasks))
-                    continue
-                member, report = answer
-                for line in report.said:
-                    self._say(f"Node {member.node.name}: {line}")
-                if report.failure:
-                    raise TaskError(report.failure)
-                for result in report.results:
-                    del member.tasks[result.index]
-                    results[result.index] = result
+            try:
+                if not asked:
+                    missing = [task for task in tasks if task.index not in results]
+                    self._ask(Play(snapshot, missing))
+                    asked = True
+                answer = self._receive()
+            except (EOFError, OSError):
+                self._again += self._status.again + len(tasks) - len(results)
+                self._status = Status()
+                self._connect_again()
+                asked = False
+                continue
+            assert isinstance(answer, Played)
+            results |= {result.index: result for result in answer.results}
+            self._status = answer.status
             if progress:
                 progress(len(results))
         return [results[task.index] for task in tasks]
 
     def sum_noise(self, weights: Weights, size: int, fraction: float = 1.0) -> FloatArray:
         """`noise.weighted_sum`, to the bit: on the nodes where that is quicker."""
-        members = [member for member in self._roster.ready if member.call is None]
-        if not members or len(weights) * size < WORTH_SENDING:
-            return self._sum_here(weights, size, fraction)
-        leaves = [weights[start : start + LEAF] for start in range(0, len(weights), LEAF)]
-        sums: list[Any] = [None] * len(leaves)
-        for turn, member in enumerate(members[: len(leaves)]):  # leaf by leaf in turn
-            mine = slice(turn, None, len(members))
-            call = member.agent.sum_noise.options(num_returns=len(leaves[mine]))
-            made = call.remote(leaves[mine], size, fraction)
-            sums[mine] = made if len(leaves[mine]) > 1 else [made]
-        # Each node then adds up a few of them, so that little comes here.
-        branches = [
-            members[number % len(members)].agent.add_up.remote(*sums[start : start + FAN])
-            for number, start in enumerate(range(0, len(sums), FAN))
-        ]
-        ray.wait(branches, num_returns=len(branches), timeout=SUM_SECONDS)
-        parts: list[FloatArray] = []
-        for number, branch in enumerate(branches):
+        if len(weights) * size >= WORTH_SENDING:
             try:
-                parts.append(ray.get(branch, timeout=0.0))
-            except RayError:  # the node will be found to be lost when it is to play
-                start = number * FAN * LEAF
-                parts.append(self._sum_here(weights[start : start + FAN * LEAF], size, fraction))
-        return tree_sum(parts)
+                self._ask(Sum(weights, size, fraction))
+                answer = self._receive(SUM_SECONDS)
+                assert isinstance(answer, Summed)
+                return answer.total
+            except (EOFError, OSError, TimeoutError):  # it will be found out when it is to play
+                self._hang_up(0)
+        return weighted_sum(weights, size, fraction, threads=cores())
 
     def describe(self) -> str:
         """Nodes, workers, and how many episodes had to be played again."""
-        ready = self._roster.ready
-        workers = sum(member.workers for member in ready)
-        again = f", {self._again} played again" if self._again else ""
-        return f"{counted(len(ready), 'node')}, {counted(workers, 'worker')}{again}"
+        nodes, workers, again = self._status
+        told = f", {self._again + again} played again" if self._again + again else ""
+        return f"{counted(nodes, 'node')}, {counted(workers, 'worker')}{told}"
 
     def close(self) -> None:
         """Ends all workers and gives the cluster's resources back; may be repeated."""
-        self._roster.close()
-        self._connection.close()
+        self._hang_up(CLOSE_SECONDS)
 
-    def _hand_out(self, member: Member, waiting: deque[Task], reference: ray.ObjectRef) -> None:
-        """Gives a node its next tasks, if there are any for it, and asks for a report."""
-        ready = self._roster.ready
-        idle = sum(max(0, each.workers - len(each.tasks)) for each in ready)
-        total = sum(each.workers for each in ready)
-        count, rest = share(len(waiting), member.workers, len(member.tasks), idle, total)
-        if not count and not member.tasks:
+    def _connect(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._link, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs, *self._arguments), daemon=True)
+        try:
+            self._process.start()
+        finally:
+            theirs.close()
+        try:
+            answer = self._receive()
+        except (EOFError, OSError) as error:
+            raise UsageError(f"--ray {self._arguments[0]}: Ray ended unexpectedly") from error
+        assert isinstance(answer, Connected)
+
+    def _connect_again(self) -> None:
+        """RunError where that does not succeed for long."""
+        self._say("The connection to Ray is lost: connecting again.")
+        deadline = time.monotonic() + self._patience
+        while True:
+            self._hang_up(0)
+            try:
+                return self._connect()
+            except UsageError as error:
+                if time.monotonic() > deadline:
+                    raise RunError(
+                        f"no connection for {self._patience:g} s (--ray-timeout); {error}"
+                    ) from error
+            time.sleep(AGAIN_SECONDS)
+
+    def _ask(self, request: Play | Sum) -> None:
+        if self._link is None:
+            raise EOFError
+        self._link.send(request)
+
+    def _receive(self, seconds: float | None = None) -> Connected | Played | Summed:
+        """The next answer; TimeoutError when it does not come in time."""
+        while True:
+            if self._link is None:
+                raise EOFError
+            if not self._link.poll(seconds):
+                raise TimeoutError
+            answer: Answer = self._link.recv()
+            if isinstance(answer, Failed):
+                raise answer.error
+            if not isinstance(answer, Said):
+                return answer
+            self._say(answer.line)
+
+    def _hang_up(self, patience: float) -> None:
+        """Ends the process, which gives back what it has, within so many seconds."""
+        if self._link is None:
             return
-        tasks = [waiting.popleft() for _ in range(count)]
-        member.tasks |= {task.index: task for task in tasks}
-        if member.batch != self._batch:
-            member.agent.begin.remote(self._batch, reference)
-            member.batch = self._batch
-        member.call = member.agent.play.remote(self._batch, tasks, rest)
-
-    @staticmethod
-    def _sum_here(weights: Weights, size: int, fraction: float) -> FloatArray:
-        return weighted_sum(weights, size, fraction, threads=cores())
+        self._link.close()
+        self._link = None
+        self._process.join(patience)
+        self._process.kill()
+        self._process.join()

@@ -1,0 +1,75 @@
+"""The process that talks to Ray.
+
+Ray ends the process that uses it when the node that it runs on is lost, and has its own ways with
+signals, threads and standard error. Here it may.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from multiprocessing import connection
+from typing import TYPE_CHECKING
+
+from es.cluster.connection import Connection
+from es.cluster.messages import Connected, Failed, Order, Play, Played, Said, Sum, Summed
+from es.errors import RunError
+
+if TYPE_CHECKING:
+    from es.cluster.dispatcher import Dispatcher
+
+
+def serve(
+    link: connection.Connection,
+    address: str,
+    cpus: int,
+    variables: Mapping[str, str],
+    order: Order,
+) -> None:
+    """Connects to Ray, then does what is asked for until the master hangs up or is gone."""
+    for number in (signal.SIGINT, signal.SIGHUP):  # the master decides when this process ends
+        signal.signal(number, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    ray: Connection | None = None
+    try:
+        ray = Connection(address, cpus=cpus, variables=variables)
+        threading.Thread(target=_end_with_master, args=(ray,), daemon=True).start()
+        from es.cluster.dispatcher import Dispatcher  # now, since it imports Ray
+
+        dispatcher = Dispatcher(order, say=lambda line: link.send(Said(line)))
+        try:
+            link.send(Connected())
+            _answer(link, dispatcher)
+        finally:
+            dispatcher.close()
+    except RunError as error:
+        link.send(Failed(error))
+    except (EOFError, OSError):  # the master hung up
+        pass
+    finally:
+        if ray:
+            ray.close()
+
+
+def _answer(link: connection.Connection, dispatcher: Dispatcher) -> None:
+    while True:
+        request: Play | Sum = link.recv()
+        if isinstance(request, Sum):
+            link.send(Summed(dispatcher.sum_noise(*request)))
+            continue
+        for results in dispatcher.play(*request):
+            link.send(Played(results, dispatcher.status))
+
+
+def _end_with_master(ray: Connection) -> None:
+    """Ends this process when the master is gone, however it went."""
+    master = multiprocessing.parent_process()
+    assert master is not None
+    connection.wait([master.sentinel])
+    ray.close()
+    os._exit(1)

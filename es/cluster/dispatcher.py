@@ -1,0 +1,137 @@
+"""An update's tasks, dealt out to the nodes of the cluster.
+
+Each node has an agent with a `WorkerPool`, so that a few messages per node and update are enough:
+tasks go out by the dozen and results come back by the dozen. What is lost with a node or its agent
+is played again elsewhere, which changes no result: an episode depends on its task alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from es.cluster.agent import Agent
+from es.cluster.messages import Order, Status
+from es.cluster.roster import Lost, Member, Node, Roster
+from es.cluster.sharing import share
+from es.errors import TaskError
+from es.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
+from es.rollout import Result, Snapshot, Task
+from es.workers.processes import cores
+
+PATIENCE_SECONDS = 0.25
+SUM_SECONDS = 20.0  # to wait for sums of noise, after which they are made here
+
+
+class Dispatcher:
+    """The agents of all nodes. say: shows a line to the user."""
+
+    def __init__(self, order: Order, *, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._batch = self._again = 0
+        actor = ray.remote(Agent)
+        settings = {"size": order.size, "inputs": order.inputs, "timeout": order.timeout}
+
+        def start(node: Node) -> Any:
+            count = order.workers if isinstance(order.workers, int) else node.cpus
+            options = actor.options(
+                num_cpus=min(count, node.cpus),
+                max_restarts=0,
+                max_task_retries=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+            )
+            return options.remote(order.recipe, count, order.preload, settings)
+
+        self._roster = Roster(start, timeout=order.patience, say=say)
+        self._roster.refresh()
+
+    @property
+    def status(self) -> Status:
+        """That of the moment."""
+        ready = self._roster.ready
+        return Status(len(ready), sum(member.workers for member in ready), self._again)
+
+    def play(self, snapshot: Snapshot, tasks: Sequence[Task]) -> Iterator[list[Result]]:
+        """The results of all tasks as they come; none now and then, when there is other news.
+
+        Raises RunError when an episode cannot be played, or no worker is left for long.
+        """
+        self._batch += 1
+        reference = ray.put(snapshot)
+        waiting, left = deque(tasks), len(tasks)
+        while left:
+            self._roster.refresh()
+            for member in self._roster.ready:
+                if member.call is None:
+                    self._hand_out(member, waiting, reference)
+            results: list[Result] = []
+            for answer in self._roster.answers(PATIENCE_SECONDS):
+                if isinstance(answer, Lost):
+                    self._again += len(answer.tasks)
+                    waiting.extendleft(reversed(answer.tasks))
+                    continue
+                member, report = answer
+                for line in report.said:
+                    self._say(f"Node {member.node.name}: {line}")
+                if report.failure:
+                    raise TaskError(report.failure)
+                for result in report.results:
+                    del member.tasks[result.index]
+                results += report.results
+            left -= len(results)
+            yield results
+
+    def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
+        """`noise.weighted_sum`, to the bit, by the nodes."""
+        members = [member for member in self._roster.ready if member.call is None]
+        if not members:
+            return self._sum_here(weights, size, fraction)
+        leaves = [weights[start : start + LEAF] for start in range(0, len(weights), LEAF)]
+        sums: list[Any] = [None] * len(leaves)
+        for turn, member in enumerate(members[: len(leaves)]):  # leaf by leaf in turn
+            mine = slice(turn, None, len(members))
+            call = member.agent.sum_noise.options(num_returns=len(leaves[mine]))
+            made = call.remote(leaves[mine], size, fraction)
+            sums[mine] = made if len(leaves[mine]) > 1 else [made]
+        # Each node then adds up a few of them, so that little comes here.
+        branches = [
+            members[number % len(members)].agent.add_up.remote(*sums[start : start + FAN])
+            for number, start in enumerate(range(0, len(sums), FAN))
+        ]
+        ray.wait(branches, num_returns=len(branches), timeout=SUM_SECONDS)
+        parts: list[FloatArray] = []
+        for number, branch in enumerate(branches):
+            try:
+                parts.append(ray.get(branch, timeout=0.0))
+            except RayError:  # the node will be found to be lost when it is to play
+                start = number * FAN * LEAF
+                parts.append(self._sum_here(weights[start : start + FAN * LEAF], size, fraction))
+        return tree_sum(parts)
+
+    def close(self) -> None:
+        """Ends all agents."""
+        self._roster.close()
+
+    def _hand_out(self, member: Member, waiting: deque[Task], reference: ray.ObjectRef) -> None:
+        """Gives a node its next tasks, if there are any for it, and asks for a report."""
+        ready = self._roster.ready
+        idle = sum(max(0, each.workers - len(each.tasks)) for each in ready)
+        total = sum(each.workers for each in ready)
+        count, rest = share(len(waiting), member.workers, len(member.tasks), idle, total)
+        if not count and not member.tasks:
+            return
+        tasks = [waiting.popleft() for _ in range(count)]
+        member.tasks |= {task.index: task for task in tasks}
+        if member.batch != self._batch:
+            member.agent.begin.remote(self._batch, reference)
+            member.batch = self._batch
+        member.call = member.agent.play.remote(self._batch, tasks, rest)
+
+    @staticmethod
+    def _sum_here(weights: Weights, size: int, fraction: float) -> FloatArray:
+        return weighted_sum(weights, size, fraction, threads=cores())

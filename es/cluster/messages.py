@@ -1,0 +1,80 @@
+"""What the master and the process that talks to Ray say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from es.errors import RunError
+from es.noise import FloatArray, Weights
+from es.rollout import Result, Snapshot, Task
+
+
+class Order(NamedTuple):
+    """What the agents are made of. recipe: pickled, so that only agents import what it needs.
+
+    The others are those of `RayPool`.
+    """
+
+    recipe: bytes
+    size: int
+    inputs: int
+    workers: int | Literal["auto"] | None
+    timeout: float | None
+    patience: float
+    preload: Sequence[str]
+
+
+class Status(NamedTuple):
+    """Who is playing, and how many episodes had to be played again."""
+
+    nodes: int = 0
+    workers: int = 0
+    again: int = 0
+
+
+class Play(NamedTuple):
+    """Asks for tasks to be played."""
+
+    snapshot: Snapshot
+    tasks: list[Task]
+
+
+class Sum(NamedTuple):
+    """Asks for `noise.weighted_sum`."""
+
+    weights: Weights
+    size: int
+    fraction: float
+
+
+class Said(NamedTuple):
+    """A line for the user."""
+
+    line: str
+
+
+class Played(NamedTuple):
+    """Results, as they come."""
+
+    results: list[Result]
+    status: Status
+
+
+class Summed(NamedTuple):
+    """The sum that was asked for."""
+
+    total: FloatArray
+
+
+class Connected(NamedTuple):
+    """Sent once Ray is reached."""
+
+
+class Failed(NamedTuple):
+    """Sent instead of an answer; the process then ends."""
+
+    error: RunError
+
+
+Answer = Said | Played | Summed | Connected | Failed
