@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
+import pickle
 import statistics
 import time
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from es.batch import put_together
 from es.checkpoint import Checkpoint, load
 from es.cluster.agent import Report
 from es.cluster.connection import LOCAL, Connection
+from es.cluster.packing import Integers, pack_results, pack_tasks, unpack_tasks
 from es.config import Config, sources
 from es.monitor.record import describe_batch
 from es.noise import draw
@@ -24,6 +27,7 @@ from game import describe, restored_normalizer, settings_of
 from model import unflatten
 
 POPULATION = 14_400
+CONNECTIONS = 7  # to Ray, each in a process of its own, over which messages are measured
 
 
 class Costs(NamedTuple):
@@ -82,7 +86,10 @@ def measure(arguments: list[str], episodes: int) -> Costs:
         for i in range(POPULATION + 1)
     ]
     batch = put_together(many, 1)
-    message, task_seconds = message_costs(game.normalized_inputs)
+    inputs = [game.normalized_inputs] * CONNECTIONS
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as processes:
+        measured = processes.map(message_costs, inputs, chunksize=1)
+    message, task_seconds = (statistics.median(costs) for costs in zip(*measured, strict=True))
     noise = np.zeros_like(theta)
 
     def step() -> None:
@@ -125,10 +132,11 @@ def strategy_of(config: Config, theta: Any) -> Strategy:
 class Echo:
     """An agent that plays nothing."""
 
-    def play(self, tasks: list[Task], inputs: int) -> Report:
+    def play(self, tasks: Integers, inputs: int) -> Report:
         """A report of tasks as if they were played, with sums of observations of this size."""
         sums = np.ones((2, inputs)) if inputs else None
-        return Report([Result(task.index, 1.0, 1, sums) for task in tasks], [])
+        played = [Result(task.index, 1.0, 1, sums) for task in unpack_tasks(tasks)]
+        return Report(pack_results(played), [])
 
 
 def message_costs(inputs: int) -> tuple[float, float]:
@@ -144,12 +152,13 @@ def message_costs(inputs: int) -> tuple[float, float]:
             rounds: list[float] = []
             for _ in range(60):
                 start = time.thread_time()
-                call = echo.play.remote(tasks, inputs)
+                call = echo.play.remote(pack_tasks(tasks), inputs)
                 submitted = time.thread_time() - start
                 ray.wait([call])
                 start = time.thread_time()
                 report = ray.get(call)
-                {result.index: result for result in report.results}
+                report.results.numbers[:, 0].tolist()
+                pickle.dumps(report.results)  # for the master's own process
                 rounds.append(submitted + time.thread_time() - start)
             times[count] = statistics.median(rounds[10:])
         return times[1], (times[300] - times[1]) / 299

@@ -29,7 +29,6 @@ class Parts(NamedTuple):
     """Seconds of an update with so many workers, and the messages that rollouts take."""
 
     ask: float
-    broadcast: float
     rollouts: float
     batch: float
     merge: float
@@ -62,7 +61,9 @@ def rollouts(
             unfinished[node] += given
             if unfinished[node]:
                 messages += 1
-                heapq.heappush(events, (free + LATENCY, node, "tasks", given * 10**6 + rest))
+                # The parameters come first, to one node after the other.
+                there = max(free + LATENCY, (node + 1) * 4 * costs.parameters / BANDWIDTH)
+                heapq.heappush(events, (there, node, "tasks", given * 10**6 + rest))
             continue
         if what == "tasks":
             queued[node] += count // 10**6
@@ -83,24 +84,34 @@ def rollouts(
     return end, messages
 
 
+def one_queue(costs: Costs, workers: int) -> float:
+    """Seconds of the rollouts if each worker took its next task in no time."""
+    chance, free = np.random.default_rng(1), [0.0] * workers
+    for seconds in chance.choice(costs.episodes, POPULATION + 1).tolist():
+        heapq.heapreplace(free, free[0] + seconds)
+    return max(free)
+
+
 def update(costs: Costs, workers: int, *, nodes_sum: bool = True) -> Parts:
     """An update's parts. nodes_sum: whether the nodes rebuild and sum the noise, or the master."""
     cores, nodes = min(workers, CORES), max(1, workers // CORES)
     seconds, messages = rollouts(costs, nodes, cores, np.random.default_rng(1))
     vector = 4 * costs.parameters / BANDWIDTH
     leaves = math.ceil(POPULATION / 2 / LEAF)
-    branches = math.ceil(leaves / FAN)
     if nodes_sum:
-        mine = math.ceil(leaves / nodes)  # of a node, side by side
-        by_node = math.ceil(mine / cores) * LEAF * rebuilding(costs, max(1, cores // mine))
-        joining = math.ceil(branches / nodes) * FAN * (costs.add + (vector if nodes > 1 else 0))
-        here = branches * (costs.add + vector) + (min(nodes, leaves) + branches) * costs.message
-        total = by_node + joining + here + 4 * LATENCY
+        sums = math.ceil(leaves / FAN)  # a node sums so many leaves side by side
+        seconds_each = math.ceil(FAN / cores) * LEAF * rebuilding(costs, max(1, cores // FAN))
+        total, calls = math.ceil(sums / nodes) * (seconds_each + FAN * costs.add) + LATENCY, sums
+        one = costs.add + (vector if nodes > 1 else 0)  # to fetch a sum and add it
+        while sums > FAN:  # added up on the nodes
+            sums = math.ceil(sums / FAN)
+            calls += sums
+            total += math.ceil(sums / nodes) * FAN * one + LATENCY
+        total += sums * one + calls * costs.message + LATENCY
     else:
         total = POPULATION / 2 * rebuilding(costs, cores)
     return Parts(
         ask=costs.ask,
-        broadcast=nodes * vector,
         rollouts=seconds,
         batch=costs.batch,
         merge=costs.merge,
@@ -114,7 +125,8 @@ def update(costs: Costs, workers: int, *, nodes_sum: bool = True) -> Parts:
 
 def rebuilding(costs: Costs, threads: int) -> float:
     """Seconds to draw a noise vector by so many threads, multiply it by its weight and add it."""
-    return costs.draw / (threads if costs.parameters >= WORTH_THREADS else 1) + 2 * costs.add
+    threads = threads if costs.parameters >= WORTH_THREADS else 1
+    return (costs.draw + costs.add) / threads + costs.add
 
 
 def seconds_of(parts: Parts) -> float:
@@ -131,18 +143,24 @@ def report(arguments: list[str], episodes: int) -> None:
         f"({min(costs.lengths)} to {max(costs.lengths)}), {statistics.mean(costs.episodes):.4f} s "
         f"(deviation {statistics.stdev(costs.episodes):.4f}, at most {max(costs.episodes):.4f})\n"
     )
-    print("| workers | nodes | update, s | efficiency | with the noise summed by the master |")
-    print("|---|---|---|---|---|")
+    print(
+        "| workers | nodes | update, s | efficiency | of the rollouts alone | were nothing but "
+        "episodes to cost time | were the noise summed by the master |"
+    )
+    print("|---|---|---|---|---|---|---|")
     work = (POPULATION + 1) * statistics.mean(costs.episodes)
     for workers in WORKERS:
-        times = [seconds_of(update(costs, workers, nodes_sum=flag)) for flag in (True, False)]
-        shares = [work / workers / each for each in times]
-        print(
-            f"| {workers} | {max(1, workers // CORES)} | {times[0]:.3f} | {shares[0]:.3f} | "
-            f"{shares[1]:.3f} |"
+        parts = update(costs, workers)
+        times = (
+            seconds_of(parts),
+            parts.rollouts,
+            one_queue(costs, workers),
+            seconds_of(update(costs, workers, nodes_sum=False)),
         )
+        shares = " | ".join(f"{work / workers / each:.3f}" for each in times)
+        print(f"| {workers} | {max(1, workers // CORES)} | {times[0]:.3f} | {shares} |")
     parts, ideal = update(costs, WORKERS[-1]), work / WORKERS[-1]
-    others = ("ask", "broadcast", "batch", "merge", "rank", "sum", "step")
+    others = ("ask", "batch", "merge", "rank", "sum", "step")
     print(
         f"\nOf an update with {WORKERS[-1]} workers, ms: all at work {1000 * ideal:.0f}, waiting "
         f"for messages and the last episodes {1000 * (parts.rollouts - ideal):.0f}, "

@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]
 RUN = Path("checkpoints/Acrobot-v1")
-ACROBOT = ("--small-net", "--env-name", "Acrobot-v1", "--n", 40, "--seed", 1)
+ACROBOT = ("--small-net", "--env-name", "Acrobot-v1", "--n", 40, "--seed", 1, "--obs-norm")
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_a_pool_of_agents_that_are_killed_gives_the_results_of_this_process(ray_
     said: list[str] = []
     pool = ray_pool(recipe(length=20, seconds=0.002), say=said.append)
     steady = InProcessPool(recipe(length=20))
-    weights = [(seed, 1 / (1 + seed)) for seed in range(noise.LEAF * (noise.FAN + 1))]
+    weights = [(seed, 1 / (1 + seed)) for seed in range(noise.LEAF * noise.FAN**2 + 300)]
     for batch in range(3):
         tasks = [TASKS[k % 10]._replace(index=k, episode_seed=k + batch) for k in range(60)]
         snapshot = Snapshot(SNAPSHOT.theta + batch, 0.1)

@@ -6,13 +6,14 @@ import pytest
 from es.cluster.sharing import share
 
 
-def play(nodes, tasks, duration, delay=0.0):
+def play(nodes, tasks, duration, delay=0.0, impatience=1e9):
     """Simulates nodes of so many workers each: when all is done, and how many messages it took.
 
-    delay: from a node's report to its next tasks.
+    delay: from a node's report to its next tasks. impatience: after which a node reports anyway.
     """
     waiting, messages, clock = tasks, 0, 0.0
     queued, playing = [0] * len(nodes), [0] * len(nodes)
+    since = [0.0] * len(nodes)
     wanted: list[int | None] = [None] * len(nodes)  # None: it has reported, and waits for an answer
     events = [(0.0, node, "hand out") for node in range(len(nodes))]
     while events:
@@ -26,17 +27,19 @@ def play(nodes, tasks, duration, delay=0.0):
             assert 0 <= given <= waiting
             if not given and not unfinished[node]:
                 continue
-            assert 0 <= rest < unfinished[node] + given  # or it would report at once, for nothing
+            # Or it would report at once, for nothing.
+            assert 0 <= rest < unfinished[node] + given
             waiting -= given
             queued[node] += given
-            wanted[node] = rest
+            wanted[node], since[node] = rest, clock
             messages += 1
         while queued[node] and playing[node] < nodes[node]:
             queued[node] -= 1
             playing[node] += 1
             heapq.heappush(events, (clock + duration(), node, "done"))
         limit = wanted[node]
-        if limit is not None and queued[node] + playing[node] <= limit:
+        late = what == "done" and clock - since[node] > impatience
+        if limit is not None and (queued[node] + playing[node] <= limit or late):
             wanted[node] = None
             heapq.heappush(events, (clock + delay, node, "hand out"))
     assert waiting == sum(queued) == sum(playing) == 0
@@ -45,14 +48,15 @@ def play(nodes, tasks, duration, delay=0.0):
 
 @pytest.mark.parametrize("nodes", [[1], [2], [2, 2], [1, 8], [32] * 45, [64, 4, 16, 1]])
 @pytest.mark.parametrize("each", [1, 10, 100])
-def test_nodes_finish_together_after_few_messages(nodes, each):
+@pytest.mark.parametrize("impatience", [0.3, 1e9])
+def test_nodes_finish_together_after_few_messages(nodes, each, impatience):
     chance = random.Random(1)
     durations = [chance.uniform(0.5, 1.5) for _ in range(each * sum(nodes))]
     total = sum(durations)
-    end, messages = play(nodes, len(durations), durations.pop)
+    end, messages = play(nodes, len(durations), durations.pop, impatience=impatience)
     # As good as a single queue for all workers: nobody waits while a task does.
     assert end < total / sum(nodes) + 1.5
-    assert messages < len(nodes) * (8 + 2 * each)
+    assert messages < len(nodes) * (8 + 2 * each + end / impatience)
 
 
 @pytest.mark.parametrize("each", [10, 100])

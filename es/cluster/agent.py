@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from es.cluster.packing import Integers, Packed, pack_results, unpack_tasks
 from es.errors import TaskError
-from es.noise import FloatArray, Weights, tree_sum, weighted_sum
-from es.rollout import Result, Snapshot, Task
+from es.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
+from es.rollout import Result, Snapshot
 from es.versions import versions
 from es.workers.pool import WorkerPool
 from es.workers.processes import start_forkserver
@@ -32,7 +33,7 @@ class Report(NamedTuple):
     said: lines for the user. failure: of an episode that cannot be played, which ends the run.
     """
 
-    results: list[Result]
+    results: Packed
     said: list[str]
     failure: str = ""
 
@@ -51,7 +52,7 @@ class Agent:
         vars(sys.modules["__main__"]).pop("__file__", None)
         start_forkserver(preload)
         self._said: list[str] = []
-        self._batch, self._workers = 0, workers
+        self._workers = workers
         self._pool = WorkerPool(
             pickle.loads(recipe),  # noqa: S301 (from the master)
             workers=workers,
@@ -65,20 +66,16 @@ class Agent:
         self._pool.await_first()
         return Arrival(len(self._pool.pids), versions())
 
-    def begin(self, batch: int, snapshot: Snapshot) -> None:
-        """Starts a batch, once the last one is finished."""
-        self._pool.begin(snapshot)
-        self._batch = batch
-
-    def play(self, batch: int, tasks: Sequence[Task], unfinished: int) -> Report:
+    def play(self, snapshot: Snapshot | None, tasks: Integers, unfinished: int) -> Report:
         """Takes more tasks, and reports when so many are unfinished, or some time has passed.
 
-        Raises RunError where this node cannot go on.
+        snapshot: with the first tasks of a batch. Raises RunError where this node cannot go on.
         """
-        assert batch == self._batch, "a snapshot got lost"
+        if snapshot is not None:
+            self._pool.begin(snapshot)
         results: list[Result] = []
         failure, deadline = "", time.monotonic() + REPORT_SECONDS
-        self._pool.add(tasks)
+        self._pool.add(unpack_tasks(tasks))
         try:
             while self._pool.unfinished > unfinished and not (
                 results and time.monotonic() > deadline
@@ -87,17 +84,17 @@ class Agent:
         except TaskError as error:
             failure = str(error)
         said, self._said[:] = self._said[:], []
-        return Report(results, said, failure)
+        return Report(pack_results(results), said, failure)
 
-    def sum_noise(self, leaves: Sequence[Weights], size: int, fraction: float) -> list[FloatArray]:
-        """`noise.weighted_sum` of each, by as many threads as there are workers: they are idle."""
+    def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
+        """`noise.weighted_sum`, leaves side by side: the workers' cores are idle now."""
+        leaves = [weights[start : start + LEAF] for start in range(0, len(weights), LEAF)]
         threads = max(1, self._workers // len(leaves))
         with ThreadPoolExecutor(len(leaves)) as executor:
-            return [
-                *executor.map(
-                    lambda leaf: weighted_sum(leaf, size, fraction, threads=threads), leaves
-                )
-            ]
+            sums = executor.map(
+                lambda leaf: weighted_sum(leaf, size, fraction, threads=threads), leaves
+            )
+            return tree_sum([*sums])
 
     def add_up(self, *parts: FloatArray) -> FloatArray:
         """`noise.tree_sum` of what other nodes have summed."""

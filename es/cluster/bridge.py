@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from es.cluster.connection import Connection
 from es.cluster.messages import Connected, Failed, Order, Play, Played, Said, Sum, Summed
+from es.cluster.packing import unpack_tasks
 from es.errors import RunError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _answer(link: connection.Connection, dispatcher: Dispatcher) -> None:
         if isinstance(request, Sum):
             link.send(Summed(dispatcher.sum_noise(*request)))
             continue
-        for results in dispatcher.play(*request):
+        for results in dispatcher.play(request.snapshot, unpack_tasks(request.tasks)):
             link.send(Played(results, dispatcher.status))
 
 

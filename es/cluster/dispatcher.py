@@ -7,6 +7,7 @@ is played again elsewhere, which changes no result: an episode depends on its ta
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,11 +18,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from es.cluster.agent import Agent
 from es.cluster.messages import Order, Status
+from es.cluster.packing import Packed, pack_tasks
 from es.cluster.roster import Lost, Member, Node, Roster
 from es.cluster.sharing import share
 from es.errors import TaskError
 from es.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
-from es.rollout import Result, Snapshot, Task
+from es.rollout import Snapshot, Task
 from es.workers.processes import cores
 
 PATIENCE_SECONDS = 0.25
@@ -56,7 +58,7 @@ class Dispatcher:
         ready = self._roster.ready
         return Status(len(ready), sum(member.workers for member in ready), self._again)
 
-    def play(self, snapshot: Snapshot, tasks: Sequence[Task]) -> Iterator[list[Result]]:
+    def play(self, snapshot: Snapshot, tasks: Sequence[Task]) -> Iterator[list[Packed]]:
         """The results of all tasks as they come; none now and then, when there is other news.
 
         Raises RunError when an episode cannot be played, or no worker is left for long.
@@ -69,7 +71,7 @@ class Dispatcher:
             for member in self._roster.ready:
                 if member.call is None:
                     self._hand_out(member, waiting, reference)
-            results: list[Result] = []
+            results: list[Packed] = []
             for answer in self._roster.answers(PATIENCE_SECONDS):
                 if isinstance(answer, Lost):
                     self._again += len(answer.tasks)
@@ -80,10 +82,10 @@ class Dispatcher:
                     self._say(f"Node {member.node.name}: {line}")
                 if report.failure:
                     raise TaskError(report.failure)
-                for result in report.results:
-                    del member.tasks[result.index]
-                results += report.results
-            left -= len(results)
+                for index in report.results.numbers[:, 0].tolist():
+                    del member.tasks[index]
+                left -= len(report.results.returns)
+                results.append(report.results)
             yield results
 
     def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
@@ -91,26 +93,26 @@ class Dispatcher:
         members = [member for member in self._roster.ready if member.call is None]
         if not members:
             return self._sum_here(weights, size, fraction)
-        leaves = [weights[start : start + LEAF] for start in range(0, len(weights), LEAF)]
-        sums: list[Any] = [None] * len(leaves)
-        for turn, member in enumerate(members[: len(leaves)]):  # leaf by leaf in turn
-            mine = slice(turn, None, len(members))
-            call = member.agent.sum_noise.options(num_returns=len(leaves[mine]))
-            made = call.remote(leaves[mine], size, fraction)
-            sums[mine] = made if len(leaves[mine]) > 1 else [made]
-        # Each node then adds up a few of them, so that little comes here.
-        branches = [
-            members[number % len(members)].agent.add_up.remote(*sums[start : start + FAN])
-            for number, start in enumerate(range(0, len(sums), FAN))
+        span = FAN * LEAF  # of a branch, which a node sums by itself
+        agents = itertools.cycle(member.agent for member in members)
+        sums = [
+            next(agents).sum_noise.remote(weights[start : start + span], size, fraction)
+            for start in range(0, len(weights), span)
         ]
-        ray.wait(branches, num_returns=len(branches), timeout=SUM_SECONDS)
+        while len(sums) > FAN:  # nodes then add up these sums, so that little comes here
+            sums = [
+                next(agents).add_up.remote(*sums[start : start + FAN])
+                for start in range(0, len(sums), FAN)
+            ]
+            span *= FAN
+        ray.wait(sums, num_returns=len(sums), timeout=SUM_SECONDS)
         parts: list[FloatArray] = []
-        for number, branch in enumerate(branches):
+        for number, one in enumerate(sums):
             try:
-                parts.append(ray.get(branch, timeout=0.0))
+                parts.append(ray.get(one, timeout=0.0))
             except RayError:  # the node will be found to be lost when it is to play
-                start = number * FAN * LEAF
-                parts.append(self._sum_here(weights[start : start + FAN * LEAF], size, fraction))
+                these = weights[number * span : (number + 1) * span]
+                parts.append(self._sum_here(these, size, fraction))
         return tree_sum(parts)
 
     def close(self) -> None:
@@ -127,10 +129,9 @@ class Dispatcher:
             return
         tasks = [waiting.popleft() for _ in range(count)]
         member.tasks |= {task.index: task for task in tasks}
-        if member.batch != self._batch:
-            member.agent.begin.remote(self._batch, reference)
-            member.batch = self._batch
-        member.call = member.agent.play.remote(self._batch, tasks, rest)
+        news = reference if member.batch != self._batch else None
+        member.batch = self._batch
+        member.call = member.agent.play.remote(news, pack_tasks(tasks), rest)
 
     @staticmethod
     def _sum_here(weights: Weights, size: int, fraction: float) -> FloatArray:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from es.cluster.packing import Integers, Packed
 from es.errors import RunError
 from es.noise import FloatArray, Weights
-from es.rollout import Result, Snapshot, Task
+from es.rollout import Snapshot
 
 
 class Order(NamedTuple):
@@ -37,7 +38,7 @@ class Play(NamedTuple):
     """Asks for tasks to be played."""
 
     snapshot: Snapshot
-    tasks: list[Task]
+    tasks: Integers
 
 
 class Sum(NamedTuple):
@@ -57,7 +58,7 @@ class Said(NamedTuple):
 class Played(NamedTuple):
     """Results, as they come."""
 
-    results: list[Result]
+    results: list[Packed]
     status: Status
 
 

@@ -27,6 +27,7 @@ from es.cluster.messages import (
     Sum,
     Summed,
 )
+from es.cluster.packing import pack_tasks, unpack_results
 from es.errors import RunError, UsageError
 from es.noise import FloatArray, Weights, weighted_sum
 from es.rollout import Recipe, Result, Snapshot, Task
@@ -92,7 +93,7 @@ class RayPool:
             try:
                 if not asked:
                     missing = [task for task in tasks if task.index not in results]
-                    self._ask(Play(snapshot, missing))
+                    self._ask(Play(snapshot, pack_tasks(missing)))
                     asked = True
                 answer = self._receive()
             except (EOFError, OSError):
@@ -102,7 +103,8 @@ class RayPool:
                 asked = False
                 continue
             assert isinstance(answer, Played)
-            results |= {result.index: result for result in answer.results}
+            for packed in answer.results:
+                results |= {result.index: result for result in unpack_results(packed)}
             self._status = answer.status
             if progress:
                 progress(len(results))

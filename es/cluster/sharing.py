@@ -9,15 +9,14 @@ def share(waiting: int, workers: int, unfinished: int, idle: int, total: int) ->
     waiting: tasks that no node has yet. workers: of this node; unfinished: tasks that it still has.
     idle, total: workers without a task, and all workers, of all nodes.
 
-    Its idle workers get one task each. Beyond that it gets half of its share of what remains once
-    all idle workers have theirs, so that its workers need not wait for the master: much while much
-    remains, which takes few messages, and nothing at the end, when all nodes are to finish together
-    (guided self-scheduling, Polychronopoulos and Kuck 1987). The next ones come when half of these
-    are taken.
+    Its idle workers get one task each. Beyond that it is to have half of its share of what remains
+    once all idle workers have theirs, so that its workers need not wait for the master: much while
+    much remains, which takes few messages, and nothing at the end, when all nodes are to finish
+    together (guided self-scheduling, Polychronopoulos and Kuck 1987). It asks again when half of
+    that is taken.
     """
-    at_once = max(0, workers - unfinished)
     ahead = max(0, waiting - idle) * workers // (2 * total)
-    given = min(waiting, at_once + ahead)
+    given = min(waiting, max(0, workers + ahead - unfinished))
     if given == waiting:
         return given, 0
     return given, workers + ahead // 2 if ahead else workers - 1
