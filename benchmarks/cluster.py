@@ -167,6 +167,7 @@ def main() -> None:
     parser.add_argument("what", choices=["overhead", "nodes", "model"])
     parser.add_argument("--rounds", type=int, default=9, help="of overhead")
     parser.add_argument("--episodes", type=int, default=300, help="to measure for the model")
+    parser.add_argument("--stretch", type=float, default=1.0, help="the model's episodes")
     arguments, flags = parser.parse_known_args()
     limit_threads()
     if arguments.what == "overhead":
@@ -177,7 +178,7 @@ def main() -> None:
     else:
         from benchmarks.cluster_model import report
 
-        report(flags, arguments.episodes)
+        report(flags, arguments.episodes, arguments.stretch)
 
 
 if __name__ == "__main__":

@@ -134,10 +134,17 @@ def seconds_of(parts: Parts) -> float:
     return sum(parts) - parts.messages - parts.busy
 
 
-def report(arguments: list[str], episodes: int) -> None:
-    """Prints what was measured, efficiency by the number of workers, and the parts of an update."""
+def report(arguments: list[str], episodes: int, stretch: float = 1.0) -> None:
+    """Prints what was measured, efficiency by the number of workers, and the parts of an update.
+
+    stretch: makes the episodes so many times as long as measured.
+    """
     costs = measure(arguments, episodes)
-    print(f"`{' '.join(arguments)}`\n")
+    costs = costs._replace(
+        episodes=[stretch * each for each in costs.episodes],
+        lengths=[int(stretch * each) for each in costs.lengths],
+    )
+    print(f"`{' '.join(arguments)}`{f', stretched {stretch:g} times' if stretch != 1 else ''}\n")
     print(
         f"P = {costs.parameters}; episodes: {statistics.mean(costs.lengths):.0f} steps "
         f"({min(costs.lengths)} to {max(costs.lengths)}), {statistics.mean(costs.episodes):.4f} s "
