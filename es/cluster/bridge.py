@@ -10,12 +10,13 @@ import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Mapping
 from multiprocessing import connection
 from typing import TYPE_CHECKING
 
 from es.cluster.connection import Connection
-from es.cluster.messages import Connected, Failed, Order, Play, Played, Said, Sum, Summed
+from es.cluster.messages import Broken, Connected, Failed, Order, Play, Played, Said, Sum, Summed
 from es.cluster.packing import unpack_tasks
 from es.errors import RunError
 
@@ -50,8 +51,10 @@ def serve(
             dispatcher.close()
     except RunError as error:
         link.send(Failed(error))
-    except (EOFError, OSError):  # the master hung up
+    except (EOFError, BrokenPipeError):  # the master hung up
         pass
+    except Exception:
+        link.send(Broken(traceback.format_exc()))
     finally:
         if ray:
             ray.close()

@@ -78,4 +78,10 @@ class Failed(NamedTuple):
     error: RunError
 
 
-Answer = Said | Played | Summed | Connected | Failed
+class Broken(NamedTuple):
+    """Sent where Ray, or the use of it, fails; the process then ends, and another may do better."""
+
+    cause: str
+
+
+Answer = Said | Played | Summed | Connected | Failed | Broken

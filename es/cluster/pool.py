@@ -7,6 +7,7 @@ and has played again what it has no results of.
 from __future__ import annotations
 
 import importlib.util
+import math
 import multiprocessing
 import pickle
 import time
@@ -17,6 +18,7 @@ from typing import Any, Literal
 from es.cluster.bridge import serve
 from es.cluster.messages import (
     Answer,
+    Broken,
     Connected,
     Failed,
     Order,
@@ -34,7 +36,7 @@ from es.rollout import Recipe, Result, Snapshot, Task
 from es.workers.interface import Progress, counted
 from es.workers.processes import cores
 
-CLOSE_SECONDS = 2.5
+CLOSE_SECONDS = 5.0  # enough for a Ray of our own to end
 AGAIN_SECONDS = 2.0  # between attempts at connecting
 SUM_SECONDS = 30.0  # to wait for sums of noise, after which they are made here
 WORTH_SENDING = (
@@ -88,7 +90,7 @@ class RayPool:
         exception in between leaves tasks under way: the pool can then only be closed.
         """
         results: dict[int, Result] = {}
-        asked = False
+        asked, lost_since = False, math.inf  # the first loss after which nothing has come
         while len(results) < len(tasks):
             try:
                 if not asked:
@@ -96,13 +98,19 @@ class RayPool:
                     self._ask(Play(snapshot, pack_tasks(missing)))
                     asked = True
                 answer = self._receive()
-            except (EOFError, OSError):
+            except (EOFError, OSError) as error:
+                lost_since = min(lost_since, time.monotonic())
+                if time.monotonic() - lost_since > self._patience:
+                    raise RunError(
+                        f"Ray has failed for {self._patience:g} s (--ray-timeout): {error}"
+                    ) from error
                 self._again += self._status.again + len(tasks) - len(results)
                 self._status = Status()
                 self._connect_again()
                 asked = False
                 continue
             assert isinstance(answer, Played)
+            lost_since = math.inf if answer.results else lost_since
             for packed in answer.results:
                 results |= {result.index: result for result in unpack_results(packed)}
             self._status = answer.status
@@ -119,7 +127,7 @@ class RayPool:
                 assert isinstance(answer, Summed)
                 return answer.total
             except (EOFError, OSError, TimeoutError):  # it will be found out when it is to play
-                self._hang_up(0)
+                self._hang_up()
         return weighted_sum(weights, size, fraction, threads=cores())
 
     def describe(self) -> str:
@@ -130,7 +138,7 @@ class RayPool:
 
     def close(self) -> None:
         """Ends all workers and gives the cluster's resources back; may be repeated."""
-        self._hang_up(CLOSE_SECONDS)
+        self._hang_up()
 
     def _connect(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -142,8 +150,11 @@ class RayPool:
             theirs.close()
         try:
             answer = self._receive()
+        except RunError:
+            self._hang_up()
+            raise
         except (EOFError, OSError) as error:
-            raise UsageError(f"--ray {self._arguments[0]}: Ray ended unexpectedly") from error
+            raise UsageError(f"--ray {self._arguments[0]}: Ray ended at once: {error}") from error
         assert isinstance(answer, Connected)
 
     def _connect_again(self) -> None:
@@ -151,7 +162,7 @@ class RayPool:
         self._say("The connection to Ray is lost: connecting again.")
         deadline = time.monotonic() + self._patience
         while True:
-            self._hang_up(0)
+            self._hang_up()
             try:
                 return self._connect()
             except UsageError as error:
@@ -176,16 +187,18 @@ class RayPool:
             answer: Answer = self._link.recv()
             if isinstance(answer, Failed):
                 raise answer.error
+            if isinstance(answer, Broken):
+                raise EOFError(answer.cause)
             if not isinstance(answer, Said):
                 return answer
             self._say(answer.line)
 
-    def _hang_up(self, patience: float) -> None:
-        """Ends the process, which gives back what it has, within so many seconds."""
+    def _hang_up(self) -> None:
+        """Ends the process, which is given time to give back what it has."""
         if self._link is None:
             return
         self._link.close()
         self._link = None
-        self._process.join(patience)
+        self._process.join(CLOSE_SECONDS)
         self._process.kill()
         self._process.join()

@@ -181,7 +181,8 @@ def in_short(error: RayError) -> str:
     """What happened, in one line."""
     if isinstance(error, ActorUnavailableError):
         return "it cannot be reached"
-    last = [*filter(str.strip, str(error).splitlines()), type(error).__name__][-2:][0].strip()
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    last = lines[-1] if lines else type(error).__name__
     if raised(error):
         return in_one_line(last)
     return in_one_line(last.removeprefix("The actor is dead because ").partition(". ")[0])
