@@ -16,7 +16,7 @@ from es.batch import Batch, mean_and_std, put_together
 from es.caps import adaptive_cap, variable_cap
 from es.checkpoint import Checkpoint
 from es.config import Config
-from es.errors import RunError
+from es.errors import ClusterError, RunError
 from es.interrupts import Interrupted, Interrupts
 from es.monitor.console import Console
 from es.monitor.monitor import Monitor
@@ -185,6 +185,8 @@ class Trainer:
     def _naming_environment(self) -> Iterator[None]:
         try:
             yield
+        except ClusterError:  # not its fault
+            raise
         except RunError as error:
             raise RunError(f"--env-name {self.config.env_name}: {error}") from error
 

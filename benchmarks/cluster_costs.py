@@ -6,6 +6,7 @@ import copy
 import multiprocessing
 import pickle
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -136,13 +137,15 @@ class Echo:
         """A report of tasks as if they were played, with sums of observations of this size."""
         sums = np.ones((2, inputs)) if inputs else None
         played = [Result(task.index, 1.0, 1, sums) for task in unpack_tasks(tasks)]
-        return Report(pack_results(played), [])
+        return Report(pack_results(played), 1, [])
 
 
 def message_costs(inputs: int) -> tuple[float, float]:
     """What a message and a task in it cost the master, of its processor's time."""
-    connection = Connection(LOCAL, cpus=1, variables={})
+    folder = tempfile.mkdtemp(prefix="ray-")
+    connection = Connection(LOCAL, folder)
     try:
+        connection.connect(cpus=1, variables={})
         import ray
 
         actor: Any = ray.remote(Echo)

@@ -12,7 +12,13 @@ class RunError(Exception):
 
 
 class TaskError(RunError):
-    """An episode that cannot be played, wherever it is tried."""
+    """An episode that cannot be played. index: of its task."""
+
+    index = -1
+
+
+class ClusterError(RunError):
+    """Ray, or the whole cluster, has failed."""
 
 
 class UsageError(RunError):

@@ -69,6 +69,22 @@ class Hanging(Moody):
         time.sleep(3600)
 
 
+class Picky(Moody):
+    """Fails where it has failed first: in all processes with the same parent, and no others."""
+
+    def fail(self) -> None:
+        raise AssertionError
+
+    def reward(self, action: float, over: bool) -> float:
+        assert self.once is not None
+        if self.seed == 13:
+            if not self.once.exists():
+                self.once.write_text(str(os.getppid()))
+            if self.once.read_text() == str(os.getppid()):
+                raise ValueError("not here")
+        return Counting.reward(self, action, over)
+
+
 class Dying(Counting):
     """Kills its process in an episode whose seed is 13, by the signal or else with exit code 3."""
 

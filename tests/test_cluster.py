@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from es.noise import weighted_sum
 from es.rollout import Snapshot
 from es.workers.inprocess import InProcessPool
 from tests.conftest import all_gone, descendants, has_rows, read, same_run, wait_until
-from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Raising, recipe
+from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Picky, Raising, recipe
 
 pytestmark = [
     pytest.mark.skipif(
@@ -176,6 +177,15 @@ def test_a_task_that_cannot_be_played_ends_the_run_with_its_traceback(ray_pool):
         failing.evaluate(SNAPSHOT, [*TASKS[:5], UNLUCKY])
 
 
+def test_a_task_that_one_node_cannot_play_is_played_by_another(ray_pool, tmp_path):
+    said: list[str] = []
+    picky = ray_pool(recipe(Picky, str(tmp_path / "file")), say=said.append)
+    tasks = [*TASKS[:5], UNLUCKY, *TASKS[6:]]
+    wait_until(lambda: picky.evaluate(SNAPSHOT, TASKS) and picky._status.nodes == 2)
+    assert picky.evaluate(SNAPSHOT, tasks) == InProcessPool(recipe()).evaluate(SNAPSHOT, tasks)
+    assert any("is lost (Task(index=5" in line for line in said)
+
+
 def test_a_cluster_on_which_nobody_can_play_is_given_up(ray_pool):
     said: list[str] = []
     idle = ray_pool(recipe(nonsense=1), patience=6.0, say=said.append)
@@ -219,6 +229,35 @@ def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, monkeypatch):
     os.rmdir(folder)  # which is empty
     assert read(RUN / "latest.pth").counters.update >= 1
     assert out.splitlines()[-1].startswith("Interrupted after ")
+
+
+def test_the_death_of_the_master_ends_a_ray_of_its_own(start, monkeypatch):
+    folder = tempfile.mkdtemp(dir="/tmp")
+    monkeypatch.setenv("TMPDIR", folder)
+    for moment in ("connecting", "training"):
+        process = start(*ACROBOT, "--ray", "local", "--workers", 1, "--run-dir", moment)
+        wait_until(lambda: list(Path(folder).glob("ray-*/session_*")))
+        if moment == "training":
+            wait_until(lambda: has_rows(Path("training"), 1))
+        pids = descendants(process.pid)
+        assert len(pids) >= 2
+        process.kill()
+        process.wait()
+        wait_until(partial(all_gone, pids))
+        wait_until(lambda: not list(Path(folder).glob("ray-*")))
+
+
+def test_an_interrupt_while_it_connects_is_quiet(start, monkeypatch):
+    folder = tempfile.mkdtemp(dir="/tmp")
+    monkeypatch.setenv("TMPDIR", folder)
+    process = start(*ACROBOT, "--ray", "local")
+    wait_until(lambda: list(Path(folder).glob("ray-*")))
+    time.sleep(0.3)  # somewhere in the imports
+    pids = descendants(process.pid)
+    os.killpg(process.pid, signal.SIGINT)
+    _out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    wait_until(lambda: all_gone(pids))
 
 
 def test_without_a_cluster_it_says_what_to_do(program):

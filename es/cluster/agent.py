@@ -18,6 +18,7 @@ from es.workers.pool import WorkerPool
 from es.workers.processes import start_forkserver
 
 REPORT_SECONDS = 0.5  # so much work may be lost with a node, besides its episodes under way
+SIGN_SECONDS = 5.0  # between signs of life, when there are no results
 
 
 class Arrival(NamedTuple):
@@ -30,12 +31,15 @@ class Arrival(NamedTuple):
 class Report(NamedTuple):
     """What has been played since the last one.
 
-    said: lines for the user. failure: of an episode that cannot be played, which ends the run.
+    workers: of the moment. said: lines for the user. failure, failed: an episode that cannot be
+    played here, and its task's index; the agent can then only be ended.
     """
 
     results: Packed
+    workers: int
     said: list[str]
     failure: str = ""
+    failed: int = -1
 
 
 class Agent:
@@ -74,17 +78,18 @@ class Agent:
         if snapshot is not None:
             self._pool.begin(snapshot)
         results: list[Result] = []
-        failure, deadline = "", time.monotonic() + REPORT_SECONDS
+        failure, failed, start = "", -1, time.monotonic()
         self._pool.add(unpack_tasks(tasks))
         try:
-            while self._pool.unfinished > unfinished and not (
-                results and time.monotonic() > deadline
+            while self._pool.unfinished > unfinished and (
+                time.monotonic() - start < (REPORT_SECONDS if results else SIGN_SECONDS)
             ):
                 results += self._pool.collect(REPORT_SECONDS)
         except TaskError as error:
-            failure = str(error)
+            failure, failed = str(error), error.index
         said, self._said[:] = self._said[:], []
-        return Report(pack_results(results), said, failure)
+        workers = len(self._pool.pids)
+        return Report(pack_results(results), workers, said, failure, failed)
 
     def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
         """`noise.weighted_sum`, leaves side by side: the workers' cores are idle now."""

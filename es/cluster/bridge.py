@@ -19,6 +19,7 @@ from es.cluster.connection import Connection
 from es.cluster.messages import Broken, Connected, Failed, Order, Play, Played, Said, Sum, Summed
 from es.cluster.packing import unpack_tasks
 from es.errors import RunError
+from es.workers.processes import TERMINAL_SIGNALS
 
 if TYPE_CHECKING:
     from es.cluster.dispatcher import Dispatcher
@@ -27,26 +28,33 @@ if TYPE_CHECKING:
 def serve(
     link: connection.Connection,
     address: str,
+    folder: str | None,
     cpus: int,
     variables: Mapping[str, str],
     order: Order,
 ) -> None:
-    """Connects to Ray, then does what is asked for until the master hangs up or is gone."""
+    """Connects to Ray, then does what is asked for until the master hangs up or is gone.
+
+    folder: for the files of a Ray that is started here.
+    """
     for number in (signal.SIGINT, signal.SIGHUP):  # the master decides when this process ends
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
-    ray: Connection | None = None
+    ray = Connection(address, folder)
+    threading.Thread(target=_end_with_master, args=(ray,), daemon=True).start()
     try:
-        ray = Connection(address, cpus=cpus, variables=variables)
-        threading.Thread(target=_end_with_master, args=(ray,), daemon=True).start()
+        ray.connect(cpus=cpus, variables=variables)
         from es.cluster.dispatcher import Dispatcher  # now, since it imports Ray
 
         dispatcher = Dispatcher(order, say=lambda line: link.send(Said(line)))
         try:
             link.send(Connected())
             _answer(link, dispatcher)
+        except RunError as error:  # before anything else is tried
+            link.send(Failed(error))
         finally:
             dispatcher.close()
     except RunError as error:
@@ -56,8 +64,7 @@ def serve(
     except Exception:
         link.send(Broken(traceback.format_exc()))
     finally:
-        if ray:
-            ray.close()
+        ray.close()
 
 
 def _answer(link: connection.Connection, dispatcher: Dispatcher) -> None:

@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import socket
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,25 +18,31 @@ from es.workers.processes import ONE_THREAD
 AUTO, LOCAL = "auto", "local"
 PROJECT = Path(__file__).resolve().parent.parent.parent
 # What may lie in the project's folder and is no code; what git ignores is left out anyway.
-NOT_SENT = ["*.pth", "events.out.tfevents.*", "/checkpoints/", "/benchmarks/", ".*/"]
+NOT_SENT = ["*.pth", "/checkpoints/", "/benchmarks/", ".*/"]
 CONNECT_SECONDS = 5.0
 LONGEST = 300  # characters of what Ray says
 
 
 class Connection:
-    """A connection to the cluster at `address`, or to a Ray of `cpus` CPUs on this machine.
+    """The cluster at `address`, or a Ray on this machine, whose files are in `folder`.
 
-    variables: of the environment that the project's processes get. Raises UsageError where there is
-    no cluster. It sets variables of Ray's own, so it wants a process to itself.
+    It sets variables of Ray's own, so it wants a process to itself.
     """
 
-    def __init__(self, address: str, *, cpus: int, variables: Mapping[str, str]) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        self._folder: str | None = None
+    def __init__(self, address: str, folder: str | None = None) -> None:
+        self._address, self._folder = address, folder
+
+    def connect(self, *, cpus: int, variables: Mapping[str, str]) -> None:
+        """Connects, or starts a Ray of `cpus` CPUs; UsageError where that is not possible.
+
+        variables: of the environment that the project's processes get.
+        """
+        address = self._address
         where: dict[str, Any] = {"address": address}
         sent: dict[str, Any] = {"env_vars": {**ONE_THREAD, **variables}}
+        own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_AUTO_CONNECT": "0"}
         if address == LOCAL:
-            self._folder = tempfile.mkdtemp(prefix="ray-")
+            assert self._folder is not None
             where |= {"num_cpus": cpus, "include_dashboard": False, "_temp_dir": self._folder}
             path = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
             sent["env_vars"] |= {
@@ -45,12 +50,13 @@ class Connection:
                 "TMPDIR": self._folder,  # for what killed processes leave behind
             }
             # Nobody else may use it, and it listens on the loopback interface alone.
-            os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex()
-            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+            own |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
+            own["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         else:
-            sent |= {"working_dir": str(PROJECT), "excludes": NOT_SENT}
+            sent |= {"working_dir": str(PROJECT), "excludes": [*NOT_SENT, *no_code(PROJECT)]}
             # Or Ray would end this process a minute after the head node does not answer.
-            os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "1000000")
+            own["RAY_gcs_rpc_server_reconnect_timeout_s"] = "1000000"
+        os.environ.update(own)
         try:
             if address not in (LOCAL, AUTO):  # which Ray would try for minutes
                 host, _, port = address.rpartition(":")
@@ -59,7 +65,6 @@ class Connection:
 
             ray.init(**where, runtime_env=sent, log_to_driver=False, logging_level=logging.CRITICAL)
         except Exception as error:
-            self.close()
             raise UsageError(_refusal(address, error)) from error
 
     def close(self) -> None:
@@ -72,11 +77,24 @@ class Connection:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def no_code(project: Path) -> list[str]:
+    """The folders of virtual environments and runs in the project's, as patterns."""
+    found = []
+    for folder, subfolders, files in os.walk(project):
+        if {"pyvenv.cfg", "progress.csv"} & {*files}:
+            found.append(f"/{Path(folder).relative_to(project)}/")
+            subfolders.clear()
+        subfolders[:] = [name for name in subfolders if not name.startswith((".", "__"))]
+    return found
+
+
 def _refusal(address: str, error: Exception) -> str:
     said = " ".join(str(error).split())[:LONGEST]
     if address == LOCAL:
         return f"--ray {address}: Ray cannot be started here ({said})"
-    return (
-        f"--ray {address}: no cluster can be reached from this machine, which must be one of its "
-        f"nodes (ray start --address=...): {said}"
-    )
+    if isinstance(error, OSError):  # as Ray's own ConnectionError is
+        return (
+            f"--ray {address}: no cluster can be reached from this machine, which must be one of "
+            f"its nodes (ray start --address=...): {said}"
+        )
+    return f"--ray {address}: {said}"

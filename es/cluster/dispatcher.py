@@ -17,17 +17,16 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from es.cluster.agent import Agent
-from es.cluster.messages import Order, Status
+from es.cluster.messages import Order, Status, sum_seconds
 from es.cluster.packing import Packed, pack_tasks
 from es.cluster.roster import Lost, Member, Node, Roster
 from es.cluster.sharing import share
-from es.errors import TaskError
+from es.errors import TaskError, in_one_line
 from es.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.rollout import Snapshot, Task
 from es.workers.processes import cores
 
 PATIENCE_SECONDS = 0.25
-SUM_SECONDS = 20.0  # to wait for sums of noise, after which they are made here
 
 
 class Dispatcher:
@@ -56,7 +55,8 @@ class Dispatcher:
     def status(self) -> Status:
         """That of the moment."""
         ready = self._roster.ready
-        return Status(len(ready), sum(member.workers for member in ready), self._again)
+        workers = sum(member.workers for member in ready)
+        return Status(len(ready), workers, sum(len(m.tasks) for m in ready), self._again)
 
     def play(self, snapshot: Snapshot, tasks: Sequence[Task]) -> Iterator[list[Packed]]:
         """The results of all tasks as they come; none now and then, when there is other news.
@@ -64,6 +64,8 @@ class Dispatcher:
         Raises RunError when an episode cannot be played, or no worker is left for long.
         """
         self._batch += 1
+        self._roster.begin()
+        failed: set[int] = set()
         reference = ray.put(snapshot)
         waiting, left = deque(tasks), len(tasks)
         while left:
@@ -73,19 +75,25 @@ class Dispatcher:
                     self._hand_out(member, waiting, reference)
             results: list[Packed] = []
             for answer in self._roster.answers(PATIENCE_SECONDS):
-                if isinstance(answer, Lost):
-                    self._again += len(answer.tasks)
-                    waiting.extendleft(reversed(answer.tasks))
-                    continue
-                member, report = answer
-                for line in report.said:
-                    self._say(f"Node {member.node.name}: {line}")
-                if report.failure:
-                    raise TaskError(report.failure)
-                for index in report.results.numbers[:, 0].tolist():
-                    del member.tasks[index]
-                left -= len(report.results.returns)
-                results.append(report.results)
+                lost = answer
+                if not isinstance(answer, Lost):
+                    member, report = answer
+                    for line in report.said:
+                        self._say(f"Node {member.node.name}: {line}")
+                    for index in report.results.numbers[:, 0].tolist():
+                        del member.tasks[index]
+                    left -= len(report.results.returns)
+                    results.append(report.results)
+                    if not report.failure:
+                        continue
+                    # It may be the node's fault, such as too little memory: another one tries it.
+                    if report.failed in failed or len(self._roster.ready) == 1:
+                        raise TaskError(report.failure)
+                    failed.add(report.failed)
+                    lost = self._roster.bury(member, in_one_line(report.failure.splitlines()[0]))
+                assert isinstance(lost, Lost)
+                self._again += len(lost.tasks)
+                waiting.extendleft(reversed(lost.tasks))
             yield results
 
     def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
@@ -105,7 +113,7 @@ class Dispatcher:
                 for start in range(0, len(sums), FAN)
             ]
             span *= FAN
-        ray.wait(sums, num_returns=len(sums), timeout=SUM_SECONDS)
+        ray.wait(sums, num_returns=len(sums), timeout=sum_seconds(weights, size))
         parts: list[FloatArray] = []
         for number, one in enumerate(sums):
             try:
@@ -131,7 +139,7 @@ class Dispatcher:
         member.tasks |= {task.index: task for task in tasks}
         news = reference if member.batch != self._batch else None
         member.batch = self._batch
-        member.call = member.agent.play.remote(news, pack_tasks(tasks), rest)
+        member.ask(member.agent.play, news, pack_tasks(tasks), rest)
 
     @staticmethod
     def _sum_here(weights: Weights, size: int, fraction: float) -> FloatArray:

@@ -27,10 +27,11 @@ class Order(NamedTuple):
 
 
 class Status(NamedTuple):
-    """Who is playing, and how many episodes had to be played again."""
+    """Who is playing. out: episodes that nodes have; again: those handed out once more."""
 
     nodes: int = 0
     workers: int = 0
+    out: int = 0
     again: int = 0
 
 
@@ -53,6 +54,11 @@ class Said(NamedTuple):
     """A line for the user."""
 
     line: str
+
+
+def sum_seconds(weights: Weights, size: int) -> float:
+    """How long a sum may take on the nodes: more than one core would need here."""
+    return 10.0 + 2e-8 * len(weights) * size
 
 
 class Played(NamedTuple):

@@ -10,12 +10,15 @@ import importlib.util
 import math
 import multiprocessing
 import pickle
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import connection
 from typing import Any, Literal
 
 from es.cluster.bridge import serve
+from es.cluster.connection import LOCAL
 from es.cluster.messages import (
     Answer,
     Broken,
@@ -28,17 +31,19 @@ from es.cluster.messages import (
     Status,
     Sum,
     Summed,
+    sum_seconds,
 )
 from es.cluster.packing import pack_tasks, unpack_results
-from es.errors import RunError, UsageError
+from es.errors import ClusterError, UsageError
 from es.noise import FloatArray, Weights, weighted_sum
 from es.rollout import Recipe, Result, Snapshot, Task
 from es.workers.interface import Progress, counted
-from es.workers.processes import cores
+from es.workers.processes import cores, for_helpers
 
 CLOSE_SECONDS = 5.0  # enough for a Ray of our own to end
-AGAIN_SECONDS = 2.0  # between attempts at connecting
-SUM_SECONDS = 30.0  # to wait for sums of noise, after which they are made here
+CONNECT_SECONDS = 120.0  # for an attempt at connecting, which may send a large project
+AGAIN_SECONDS = 2.0  # between such attempts
+SILENT_SECONDS = 60.0  # after which that process is taken to hang: it tells something each second
 WORTH_SENDING = (
     50_000_000  # random numbers: drawing fewer takes less than sending what they are for
 )
@@ -74,11 +79,12 @@ class RayPool:
             )
         cpus = workers if isinstance(workers, int) else cores()
         order = Order(pickle.dumps(recipe), size, inputs, workers, timeout, patience, preload)
-        self._arguments = address, cpus, variables or {}, order
+        self._arguments = address, (cpus, variables or {}, order)
         self._patience, self._say = patience, say
         self._status, self._again = Status(), 0  # again: before the last connection
         self._link: connection.Connection | None = None
         self._process: Any = None
+        self._folder: str | None = None  # of a Ray of our own
         self._connect()
 
     def evaluate(
@@ -97,21 +103,20 @@ class RayPool:
                     missing = [task for task in tasks if task.index not in results]
                     self._ask(Play(snapshot, pack_tasks(missing)))
                     asked = True
-                answer = self._receive()
-            except (EOFError, OSError) as error:
+                answer = self._receive(SILENT_SECONDS)
+            except LinkLostError as error:
                 lost_since = min(lost_since, time.monotonic())
                 if time.monotonic() - lost_since > self._patience:
-                    raise RunError(
+                    raise ClusterError(
                         f"Ray has failed for {self._patience:g} s (--ray-timeout): {error}"
                     ) from error
-                self._again += self._status.again + len(tasks) - len(results)
-                self._status = Status()
+                self._again += self._status.again + (self._status.out if asked else 0)
+                self._status, asked = Status(), False
                 self._connect_again()
-                asked = False
                 continue
             assert isinstance(answer, Played)
-            lost_since = math.inf if answer.results else lost_since
             for packed in answer.results:
+                lost_since = math.inf
                 results |= {result.index: result for result in unpack_results(packed)}
             self._status = answer.status
             if progress:
@@ -123,17 +128,20 @@ class RayPool:
         if len(weights) * size >= WORTH_SENDING:
             try:
                 self._ask(Sum(weights, size, fraction))
-                answer = self._receive(SUM_SECONDS)
+                # The other side waits half as long for the nodes before it sums itself.
+                answer = self._receive(2 * sum_seconds(weights, size))
                 assert isinstance(answer, Summed)
                 return answer.total
-            except (EOFError, OSError, TimeoutError):  # it will be found out when it is to play
+            except LinkLostError:  # it will be made again when there is something to play
                 self._hang_up()
         return weighted_sum(weights, size, fraction, threads=cores())
 
     def describe(self) -> str:
-        """Nodes, workers, and how many episodes had to be played again."""
-        nodes, workers, again = self._status
-        told = f", {self._again + again} played again" if self._again + again else ""
+        """Nodes, workers, and how many episodes had to be handed out again."""
+        told, again = "", self._again + self._status.again
+        if again:
+            told = f", {again} played again"
+        nodes, workers = self._status.nodes, self._status.workers
         return f"{counted(nodes, 'node')}, {counted(workers, 'worker')}{told}"
 
     def close(self) -> None:
@@ -141,24 +149,34 @@ class RayPool:
         self._hang_up()
 
     def _connect(self) -> None:
+        """Starts the process, and waits until it has reached Ray; UsageError where it does not."""
+        address, arguments = self._arguments
         context = multiprocessing.get_context("spawn")
-        self._link, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, *self._arguments), daemon=True)
+        if address == LOCAL:
+            self._folder = tempfile.mkdtemp(prefix="ray-")
+        ours, theirs = context.Pipe()
+        process = context.Process(
+            target=serve, args=(theirs, address, self._folder, *arguments), daemon=True
+        )
         try:
-            self._process.start()
+            with for_helpers():
+                process.start()
+                self._process, self._link = process, ours
+        except OSError as error:
+            raise UsageError(f"--ray {address}: cannot start a process ({error})") from error
         finally:
             theirs.close()
         try:
-            answer = self._receive()
-        except RunError:
+            assert isinstance(self._receive(CONNECT_SECONDS), Connected)
+        except LinkLostError as error:
+            self._hang_up()
+            raise UsageError(f"--ray {address}: Ray cannot be used ({error})") from error
+        except UsageError:
             self._hang_up()
             raise
-        except (EOFError, OSError) as error:
-            raise UsageError(f"--ray {self._arguments[0]}: Ray ended at once: {error}") from error
-        assert isinstance(answer, Connected)
 
     def _connect_again(self) -> None:
-        """RunError where that does not succeed for long."""
+        """ClusterError where that does not succeed for long."""
         self._say("The connection to Ray is lost: connecting again.")
         deadline = time.monotonic() + self._patience
         while True:
@@ -167,38 +185,49 @@ class RayPool:
                 return self._connect()
             except UsageError as error:
                 if time.monotonic() > deadline:
-                    raise RunError(
+                    raise ClusterError(
                         f"no connection for {self._patience:g} s (--ray-timeout); {error}"
                     ) from error
             time.sleep(AGAIN_SECONDS)
 
     def _ask(self, request: Play | Sum) -> None:
         if self._link is None:
-            raise EOFError
-        self._link.send(request)
+            raise LinkLostError("it has ended")
+        try:
+            self._link.send(request)
+        except OSError as error:
+            raise LinkLostError(f"it has ended: {error}") from error
 
-    def _receive(self, seconds: float | None = None) -> Connected | Played | Summed:
-        """The next answer; TimeoutError when it does not come in time."""
+    def _receive(self, seconds: float) -> Connected | Played | Summed:
+        """The next answer; RunError where it is one, LinkLostError when none comes in time."""
+        assert self._link is not None
         while True:
-            if self._link is None:
-                raise EOFError
-            if not self._link.poll(seconds):
-                raise TimeoutError
-            answer: Answer = self._link.recv()
+            try:
+                if not self._link.poll(seconds):
+                    raise LinkLostError(f"it has been silent for {seconds:g} s")
+                answer: Answer = self._link.recv()
+            except (EOFError, OSError) as error:
+                raise LinkLostError("it has ended") from error
+            if isinstance(answer, Broken):
+                raise LinkLostError(answer.cause)
             if isinstance(answer, Failed):
                 raise answer.error
-            if isinstance(answer, Broken):
-                raise EOFError(answer.cause)
             if not isinstance(answer, Said):
                 return answer
             self._say(answer.line)
 
     def _hang_up(self) -> None:
         """Ends the process, which is given time to give back what it has."""
-        if self._link is None:
-            return
-        self._link.close()
-        self._link = None
-        self._process.join(CLOSE_SECONDS)
-        self._process.kill()
-        self._process.join()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+            self._process.join(CLOSE_SECONDS)
+            self._process.kill()
+            self._process.join()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+
+class LinkLostError(Exception):
+    """The process that talks to Ray has ended, or hangs."""

@@ -9,16 +9,17 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import ray
-from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
 from es.cluster.agent import Arrival, Report
-from es.errors import RunError, in_one_line
+from es.errors import ClusterError, in_one_line
 from es.rollout import Task
 from es.versions import differences, versions
 from es.workers.interface import counted
 
 WATCH_SECONDS = 0.5
 FRESH_SECONDS = 5.0  # after which what is known of the nodes is too old to start an agent by
+SILENT_SECONDS = 60.0  # after which an agent is taken to hang
 PAUSES = 1.0, 30.0  # seconds before a node is tried again: at first, and at most
 
 
@@ -40,7 +41,13 @@ class Member:
         self.node, self.agent = node, agent
         self.workers = self.batch = 0
         self.tasks: dict[int, Task] = {}
-        self.call: ray.ObjectRef | None = agent.arrive.remote()
+        self.call: ray.ObjectRef | None = None
+        self.called = 0.0
+        self.ask(agent.arrive)
+
+    def ask(self, method: Any, *arguments: Any) -> None:
+        """Has the agent do something, about which `Roster.answers` then tells."""
+        self.call, self.called = method.remote(*arguments), time.monotonic()
 
 
 class Lost(NamedTuple):
@@ -75,6 +82,11 @@ class Roster:
         """Those who can play."""
         return [member for member in self.members.values() if member.workers]
 
+    def begin(self) -> None:
+        """Before a batch: what was not looked at meanwhile is no sign of anything."""
+        self.answers(0.0)
+        self._alone_since = time.monotonic()
+
     def refresh(self) -> None:
         """Has agents started where there are none; RunError when there was no worker for long."""
         now = time.monotonic()
@@ -86,7 +98,7 @@ class Roster:
         if self.ready:
             self._alone_since = now
         elif now - self._alone_since > self._timeout:
-            raise RunError(
+            raise ClusterError(
                 f"no worker for {self._timeout:g} s (--ray-timeout); "
                 + (self._cause or f"{len(self._nodes)} nodes, whose CPUs may be in use")
             )
@@ -97,21 +109,26 @@ class Roster:
         if not calls:
             time.sleep(min(patience, WATCH_SECONDS))
             return []
+        answers: list[tuple[Member, Report] | Lost] = []
         first, others = ray.wait([*calls], timeout=patience)
         done = first + (ray.wait(others, num_returns=len(others), timeout=0)[0] if others else [])
-        answers: list[tuple[Member, Report] | Lost] = []
         for call in done:
             member = calls[call]
             member.call = None
             try:
                 answer = ray.get(call)
             except RayError as error:
-                answers.append(self._bury(member, error))
+                answers.append(self.bury(member, in_short(error), news=raised(error)))
                 continue
             if isinstance(answer, Arrival):
                 self._welcome(member, answer)
             else:
+                member.workers = answer.workers
                 answers.append((member, answer))
+        silent = time.monotonic() - SILENT_SECONDS
+        for member in self.ready:
+            if member.call and member.called < silent:
+                answers.append(self.bury(member, "it does not answer"))
         return answers
 
     def close(self) -> None:
@@ -134,7 +151,7 @@ class Roster:
 
     def _welcome(self, member: Member, arrival: Arrival) -> None:
         member.workers = arrival.workers
-        self._retries.pop(member.node.id, None)
+        self._cause = ""
         self._say(f"Node {member.node.name}: {counted(arrival.workers, 'worker')}.")
         if changed := differences(versions(), arrival.versions):
             self._say_once(
@@ -142,8 +159,12 @@ class Roster:
                 "may differ in the last digits."
             )
 
-    def _bury(self, member: Member, error: RayError) -> Lost:
-        node, tasks, cause = member.node, [*member.tasks.values()], in_short(error)
+    def bury(self, member: Member, cause: str, *, news: bool = False) -> Lost:
+        """Ends an agent, whose node is tried again later.
+
+        news: whether the user is to know of it though the agent has not played yet.
+        """
+        node, tasks = member.node, [*member.tasks.values()]
         del self.members[node.id]
         _kill(member)
         first, longest = PAUSES
@@ -153,7 +174,7 @@ class Roster:
         if member.workers:
             episodes = counted(len(tasks), "episode")
             self._say(f"Node {node.name} is lost ({cause}): {episodes} to be played again.")
-        elif raised(error):
+        elif news:
             self._say_once(f"Node {node.name} cannot take part ({cause}).")
         return Lost(member, tasks)
 
@@ -190,7 +211,7 @@ def in_short(error: RayError) -> str:
 
 def raised(error: RayError) -> bool:
     """Whether the agent itself failed, which it would again; otherwise it was lost."""
-    return isinstance(error, RayTaskError) or "raised in its creation task" in str(error)
+    return not isinstance(error, RayActorError) or error.actor_init_failed
 
 
 def _kill(member: Member) -> None:

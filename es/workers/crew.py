@@ -14,7 +14,7 @@ import psutil
 
 from es.errors import RunError
 from es.rollout import Recipe
-from es.workers.processes import allow_open_files, for_fork_server
+from es.workers.processes import allow_open_files, for_helpers
 from es.workers.worker import Done, Failure, Ready, Shared, work
 
 CLOSE_SECONDS = 1.0
@@ -120,7 +120,7 @@ class Crew:
         try:
             arguments = (theirs, self._recipe, self._shared, number)
             process = self._context.Process(target=work, args=arguments, daemon=True)  # type: ignore
-            with for_fork_server():
+            with for_helpers():
                 process.start()
             return Worker(number, process, ours)
         except BaseException:

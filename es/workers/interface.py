@@ -29,7 +29,9 @@ class Pool(Protocol):
 
 def failed(task: Task, how: str, traceback: str) -> TaskError:
     """The error that ends a run whose task cannot be played."""
-    return TaskError(f"{task} failed {FAILURES} times; {how}{traceback}")
+    error = TaskError(f"{task} failed {FAILURES} times; {how}{traceback}")
+    error.index = task.index
+    return error
 
 
 def counted(count: int, thing: str) -> str:

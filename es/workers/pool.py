@@ -90,12 +90,14 @@ class WorkerPool:
         return [worker.process.pid for worker in self._crew.workers.values()]
 
     def await_first(self) -> int:
-        """Waits until worker 0 is ready to play: its process id. RunError where none comes up."""
-        while not self._crew.workers[0].ready:
-            for message in self._crew.receive(self._crew.workers[0]):
-                if isinstance(message, Lost):
-                    self._replace(message, None)
-        return self._crew.workers[0].process.pid
+        """Waits until a worker is ready to play: its process id. RunError where none comes up."""
+        workers = self._crew.workers
+        while not (ready := [worker for worker in workers.values() if worker.ready]):
+            for key, _ in self._crew.selector.select():
+                for message in self._crew.receive(key.data):
+                    if isinstance(message, Lost):
+                        self._replace(message, None)
+        return ready[0].process.pid
 
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None

@@ -49,7 +49,7 @@ def start_forkserver(preload: Sequence[str]) -> None:
     from multiprocessing import forkserver
 
     try:
-        with for_fork_server():
+        with for_helpers():
             forkserver.ensure_running()
     except OSError as error:  # its socket lies in the folder for temporary files
         raise UsageError(
@@ -59,8 +59,11 @@ def start_forkserver(preload: Sequence[str]) -> None:
 
 
 @contextmanager
-def for_fork_server() -> Iterator[None]:
-    """Where the fork server is started, which may be at any start of a worker: it can be killed."""
+def for_helpers() -> Iterator[None]:
+    """Where helpers may be started, whose imports Ctrl-C is not to interrupt.
+
+    The fork server may be started at any start of a worker: it can be killed.
+    """
     from multiprocessing import resource_tracker
 
     with importable(), warnings.catch_warnings():
