@@ -9,7 +9,7 @@ train: .venv/installed
 	$(BIN)/python main.py --small-net --env-name CartPole-v1 --target-return 475
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses auto
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from es.workers.processes import limit_threads
+from es.workers.processes import cores, limit_threads
 
 limit_threads()  # before torch is imported, as in the program
 
@@ -33,6 +33,11 @@ ROOT = Path(__file__).resolve().parent.parent
 RUN = Path("checkpoints/CartPole-v1")
 ENDLESS = ("--small-net", "--env-name", "CartPole-v1", "--seed", 1, "--target-return", 501)
 CARTPOLE = ("--small-net", "--env-name", "CartPole-v1", "--n", "4", "--seed", "1")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: many tests wait for processes to start."""
+    return cores() + 1
 
 
 @pytest.fixture(autouse=True)
