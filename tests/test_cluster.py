@@ -92,7 +92,7 @@ def nobody_works(cluster):
 def test_nodes_that_die_and_join_change_no_result(start, program, cluster):
     doomed = cluster.add_node(num_cpus=1)
     process = start(*ACROBOT, "--ray", cluster.address, "--sigma", 0.02)
-    wait_until(lambda: has_rows(RUN, 3))
+    wait_until(lambda: has_rows(RUN, 3), seconds=150)  # nodes compile what is new to them
     cluster.remove_node(doomed, allow_graceful=False)
     cluster.add_node(num_cpus=2)
     lines: list[str] = []
