@@ -5,8 +5,6 @@ import importlib.util
 import logging
 import os
 import signal
-import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +14,11 @@ import pytest
 from es import noise
 from es.cluster import pool as pool_module
 from es.cluster.pool import RayPool
-from es.errors import RunError, TaskError, UsageError
+from es.errors import RunError, TaskError
 from es.noise import weighted_sum
 from es.rollout import Snapshot
 from es.workers.inprocess import InProcessPool
-from tests.conftest import all_gone, descendants, has_rows, read, same_run, wait_until
+from tests.conftest import has_rows, read, same_run, wait_until
 from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Picky, Raising, recipe
 
 pytestmark = [
@@ -203,77 +201,3 @@ def test_nodes_with_other_libraries_are_told_of(ray_pool, tmp_path):
     pool = ray_pool(say=said.append, variables={"PYTHONPATH": str(tmp_path)})
     assert pool.evaluate(SNAPSHOT, TASKS)
     assert any("differs from this machine in mujoco 0.1 (here " in line for line in said)
-
-
-def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, monkeypatch):
-    folder = tempfile.mkdtemp(dir="/tmp")  # whose path is short enough for Ray's sockets
-    monkeypatch.setenv("TMPDIR", folder)
-    process = start(*ACROBOT, "--ray", "local", "--workers", 1)
-    wait_until(lambda: has_rows(RUN, 1))
-    pids = descendants(process.pid)
-    started = [psutil.Process(pid) for pid in (process.pid, *pids)]
-    listening = [
-        connection.laddr.ip
-        for one in started
-        for connection in one.net_connections()
-        if connection.status == psutil.CONN_LISTEN
-    ]
-    assert listening
-    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
-    before = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
-    assert time.monotonic() - before < 30
-    wait_until(lambda: all_gone(pids))
-    os.rmdir(folder)  # which is empty
-    assert read(RUN / "latest.pth").counters.update >= 1
-    assert out.splitlines()[-1].startswith("Interrupted after ")
-
-
-def test_the_death_of_the_master_ends_a_ray_of_its_own(start, monkeypatch):
-    folder = tempfile.mkdtemp(dir="/tmp")
-    monkeypatch.setenv("TMPDIR", folder)
-    process = start(*ACROBOT, "--ray", "local", "--workers", 1)
-    wait_until(lambda: has_rows(RUN, 1))
-    pids = descendants(process.pid)
-    process.kill()
-    process.wait()
-    wait_until(lambda: all_gone(pids))
-    wait_until(lambda: not list(Path(folder).glob("ray-*")))
-
-
-def test_an_interrupt_while_it_connects_is_quiet(start, monkeypatch):
-    folder = tempfile.mkdtemp(dir="/tmp")
-    monkeypatch.setenv("TMPDIR", folder)
-    process = start(*ACROBOT, "--ray", "local")
-    wait_until(lambda: list(Path(folder).glob("ray-*")))
-    time.sleep(0.3)  # somewhere in the imports
-    pids = descendants(process.pid)
-    os.killpg(process.pid, signal.SIGINT)
-    _out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
-    wait_until(lambda: all_gone(pids))
-
-
-def test_without_a_cluster_it_says_what_to_do(program):
-    status, _, err = program(*ACROBOT, "--ray", "127.0.0.1:1")
-    assert status == 2
-    assert err.startswith("error: --ray 127.0.0.1:1: no cluster can be reached")
-    assert err.count("\n") == 1
-    for flags, part in (
-        (("--ray", "nonsense"), "--ray 'nonsense': must be 'auto', 'local' or HOST:PORT"),
-        (("--ray", "ray://a:1"), "must be 'auto', 'local' or HOST:PORT"),
-        (("--ray", "auto", "--workers", 0), "--workers 0"),
-        (("--ray-timeout", 0), "--ray-timeout 0.0: must be above 0"),
-    ):
-        status, _, err = program(*ACROBOT, *flags)
-        assert (status, err.count("\n")) == (2, 1)
-        assert part in err
-    assert not RUN.exists()
-
-
-def test_without_ray_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install -r requirements-ray\.txt"):
-        RayPool("auto", recipe(), size=10)
