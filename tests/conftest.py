@@ -17,6 +17,7 @@ limit_threads()  # before torch is imported, as in the program
 
 import contextlib
 import csv
+import importlib.util
 
 import psutil
 import pytest
@@ -32,6 +33,13 @@ from tests.fakes import recipe
 ROOT = Path(__file__).resolve().parent.parent
 RUN = Path("checkpoints/CartPole-v1")
 ENDLESS = ("--small-net", "--env-name", "CartPole-v1", "--seed", 1, "--target-return", 501)
+NEEDS_RAY = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None,
+        reason="Ray is not installed (pip install -r requirements-ray.txt)",
+    ),
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
+]
 CARTPOLE = ("--small-net", "--env-name", "CartPole-v1", "--n", "4", "--seed", "1")
 
 

@@ -1,7 +1,6 @@
 """The pool on a real Ray: nodes of a cluster on this machine, killed and added."""
 
 import contextlib
-import importlib.util
 import logging
 import os
 import signal
@@ -18,16 +17,10 @@ from es.errors import RunError, TaskError
 from es.noise import weighted_sum
 from es.rollout import Snapshot
 from es.workers.inprocess import InProcessPool
-from tests.conftest import has_rows, read, same_run, wait_until
+from tests.conftest import NEEDS_RAY, has_rows, read, same_run, wait_until
 from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Picky, Raising, recipe
 
-pytestmark = [
-    pytest.mark.skipif(
-        importlib.util.find_spec("ray") is None,
-        reason="Ray is not installed (pip install -r requirements-ray.txt)",
-    ),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
-]
+pytestmark = NEEDS_RAY
 RUN = Path("checkpoints/Acrobot-v1")
 ACROBOT = ("--small-net", "--env-name", "Acrobot-v1", "--n", 40, "--seed", 1, "--obs-norm")
 

@@ -12,16 +12,10 @@ import pytest
 
 from es.cluster.pool import RayPool
 from es.errors import UsageError
-from tests.conftest import all_gone, descendants, has_rows, read, wait_until
+from tests.conftest import NEEDS_RAY, all_gone, descendants, has_rows, read, wait_until
 from tests.fakes import recipe
 
-pytestmark = [
-    pytest.mark.skipif(
-        importlib.util.find_spec("ray") is None,
-        reason="Ray is not installed (pip install -r requirements-ray.txt)",
-    ),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
-]
+pytestmark = NEEDS_RAY
 RUN = Path("checkpoints/Acrobot-v1")
 ACROBOT = ("--small-net", "--env-name", "Acrobot-v1", "--n", 40, "--seed", 1, "--obs-norm")
 
@@ -47,7 +41,8 @@ def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, monkeypatch):
     assert (process.returncode, err) == (130, "")
     assert time.monotonic() - before < 30
     wait_until(lambda: all_gone(pids))
-    assert not [*Path(folder).glob("ray-*"), *Path(folder).glob("pymp-*")]
+    # All but what torch makes when it is imported.
+    assert all(path.name.startswith("torchinductor_") for path in Path(folder).iterdir())
     assert read(RUN / "latest.pth").counters.update >= 1
     assert out.splitlines()[-1].startswith("Interrupted after ")
 

@@ -32,10 +32,11 @@ from es.config.option import (
     option,
 )
 
-# All of these decide what is computed, so that a resumed run keeps them.
+# The first three decide what is computed, so that a resumed run keeps them.
 task = partial(option, group="task", algorithm=True)
 policy = partial(option, group="policy", algorithm=True)
 algorithm = partial(option, group="algorithm", algorithm=True)
+run = partial(option, group="run")
 
 
 @dataclass(frozen=True)
@@ -184,35 +185,28 @@ class Config:
         shown="off",
     )
 
-    workers: int | Literal["auto"] | None = option(
+    workers: int | Literal["auto"] | None = run(
         None,
-        "run",
-        "Worker processes; 'auto' is one per core, 0 plays in this process.",
-        WORKERS,
+        help="Worker processes; 'auto' is one per core, 0 plays in this process.",
+        check=WORKERS,
         shown="one per perturbation and one for the unperturbed parameters",
     )
-    rollout_timeout: float | None = option(
+    rollout_timeout: float | None = run(
         None,
-        "run",
-        "Replace a worker process whose episode takes longer than so many seconds.",
-        POSITIVE,
+        help="Replace a worker process whose episode takes longer than so many seconds.",
+        check=POSITIVE,
         shown="off",
     )
-    ray: str | None = option(
+    ray: str | None = run(
         None,
-        "run",
-        "Play on a Ray cluster: HOST:PORT, 'auto' (the one of this machine) or 'local' (a Ray "
+        help="Play on a Ray cluster: HOST:PORT, 'auto' (the one of this machine) or 'local' (a Ray "
         "started here); --workers is then per node.",
-        RAY,
+        check=RAY,
         shown="off",
         saved=False,
     )
-    ray_timeout: float = option(
-        120.0,
-        "run",
-        "End when the cluster has had no worker for so many seconds.",
-        POSITIVE,
-        saved=False,
+    ray_timeout: float = run(
+        120.0, help="End when Ray had no worker for so many seconds.", check=POSITIVE, saved=False
     )
     run_dir: str | None = option(
         None, "run", "Directory of the run.", NOT_EMPTY, shown="checkpoints/<env-name>"
