@@ -26,7 +26,7 @@ type: .venv/installed-dev
 	$(BIN)/python -m pip install --quiet --requirement requirements.txt
 	@touch $@
 
-.venv/installed-dev: requirements.txt requirements-ray.txt requirements-dev.txt | .venv/bin/python
+.venv/installed-dev: requirements.txt requirements-ray.txt requirements-extra.txt requirements-dev.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
 	@touch $@ .venv/installed
 

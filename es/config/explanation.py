@@ -60,8 +60,9 @@ def _fault(known: str | None, names: dict[str, str], values: Sequence[str]) -> s
     """What is wrong with the values that follow a flag (None: the start, or a --no- flag)."""
     kind = TYPES[names[known]] if known else bool
     words = in_words(kind)
-    if typing.get_origin(kind) is tuple:  # of any number of values
-        (kind, _) = typing.get_args(kind)
+    lists = [choice for choice in (kind, *typing.get_args(kind)) if _is_list(choice)]
+    if lists:  # of any number of values
+        (kind, _) = typing.get_args(lists[0])
         words = f"{PLURALS[kind]}, separated by spaces"
     else:
         count = 0 if kind is bool else 1
@@ -71,6 +72,10 @@ def _fault(known: str | None, names: dict[str, str], values: Sequence[str]) -> s
             return f"{values[count]}: belongs to no flag"
     wrong = not all(_can_be(value, kind) for value in values)
     return f"{known} {' '.join(values)}: must be {words}" if wrong else None
+
+
+def _is_list(kind: Any) -> bool:
+    return typing.get_origin(kind) is tuple
 
 
 def _can_be(value: str, kind: Any) -> bool:

@@ -34,6 +34,10 @@ RAY: Check = (
     lambda value: bool(re.fullmatch(r"auto|local|[\w.-]+:\d{1,5}", value)),
     "must be 'auto', 'local' or HOST:PORT of a cluster that this machine belongs to",
 )
+VIDEO: Check = (
+    lambda value: value.lower().endswith((".mp4", ".gif")),
+    "must be a file whose name ends in .mp4 or .gif",
+)
 WORKERS: Check = (
     lambda value: value == "auto" or 0 <= value <= MAX_WORKERS,
     f"must be 'auto', 0 (no worker processes) or the number of processes, {MAX_WORKERS} at most",

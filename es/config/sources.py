@@ -179,6 +179,10 @@ def _metavar(kind: Any) -> str | None:
         return None
     words = []
     for choice in choices:
-        literal = typing.get_origin(choice) is Literal
-        words.append(",".join(typing.get_args(choice)) if literal else choice.__name__.upper())
+        if typing.get_origin(choice) is Literal:
+            words.append(",".join(typing.get_args(choice)))
+        elif typing.get_origin(choice) is tuple:
+            words.append("[WORD [WORD ...]]")
+        else:
+            words.append(choice.__name__.upper())
     return "|".join(words)

@@ -7,6 +7,8 @@ import math
 from es.config import FIELDS, Config, flag
 from es.errors import UsageError
 
+FOR_TEST = ("episodes", "no_render", "video", "json", "stochastic_start")
+
 
 def validate(config: Config, *, combinations: bool = True) -> None:
     """Raises UsageError, naming flag, value and remedy, for the first setting that is wrong.
@@ -24,8 +26,13 @@ def validate(config: Config, *, combinations: bool = True) -> None:
         _validate_combinations(config)
     if config.test and not config.restore:
         raise UsageError("--test needs --restore CHECKPOINT, the policy to play")
-    if config.episodes is not None and not config.test:
-        raise UsageError(f"--episodes {config.episodes}: is for --test; give both")
+    for name in FOR_TEST:
+        value = getattr(config, name)
+        if value not in (None, False) and not config.test:
+            shown = flag(name) if value is True else f"{flag(name)} {value}"
+            raise UsageError(f"{shown}: is for --test; give both")
+    if config.json and config.video:
+        raise UsageError(f"--json and --video {config.video}: give one of them")
     if config.ray is not None and config.test:
         raise UsageError(
             f"--ray {config.ray}: is for training, and --test plays here; leave it out"
@@ -35,8 +42,6 @@ def validate(config: Config, *, combinations: bool = True) -> None:
             f"--ray {config.ray}: plays in processes of the cluster, and --workers 0 in this one: "
             "give one of them"
         )
-    if config.no_render and not config.test:
-        raise UsageError("--no-render: is for --test; give both")
 
 
 def _validate_combinations(config: Config) -> None:
