@@ -47,7 +47,13 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             f"Run directory: {path}\n"
         )
         with rundir.writable(path):
-            monitor = Monitor(run.directory, console, title=config.env_name, counters=run.counters)
+            monitor = Monitor(
+                run.directory,
+                console,
+                title=config.env_name,
+                counters=run.counters,
+                target=config.target_return,
+            )
         trainer = Trainer(run, monitor, interrupts)
         interrupts.defer()
         interrupted = None

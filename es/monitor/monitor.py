@@ -16,15 +16,24 @@ from es.writer import BackgroundWriter
 
 
 class Monitor:
-    """Reports the updates of the run in `directory`, which has come as far as `counters` say."""
+    """Reports the updates of the run in `directory`, which has come as far as `counters` say.
+
+    title, target: of the learning curve, the latter being the --target-return, if any.
+    """
 
     def __init__(
-        self, directory: RunDir, console: Console, *, title: str, counters: Counters
+        self,
+        directory: RunDir,
+        console: Console,
+        *,
+        title: str,
+        counters: Counters,
+        target: float | None = None,
     ) -> None:
         self.console = console
         self._directory, path = directory, directory.path
         self._files = ProgressFiles(path, counters.update, counters.evaluated)
-        self._painter = CurvePainter(path, title)
+        self._painter = CurvePainter(path, title, target)
         self._writer = BackgroundWriter(
             lambda trouble: console.warn(f"{path}: {trouble}"),
             precious=(PROGRESS, EVENTS, BEST, LATEST),
