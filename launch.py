@@ -25,6 +25,7 @@ from es.workers.interface import Pool
 from es.workers.pool import WorkerPool
 from es.workers.processes import PRELOAD, cores
 from game import Game, Restored, describe, restored_normalizer, scored_alike, settings_of
+from render.watched import make_drawn
 
 
 class Run(NamedTuple):
@@ -54,6 +55,8 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
             "using the MLP (--small-net)."
         )
         config = dataclasses.replace(config, small_net=True)
+    if config.video_every:
+        make_drawn(game.environment, "leave out --video-every").close()
     default = Path("checkpoints") / config.env_name
     with rundir.writable(Path(config.run_dir or default)):
         path, same_run = rundir.choose(

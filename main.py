@@ -11,7 +11,9 @@ if __name__ == "__main__":
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from es.config import Config, sources
@@ -55,21 +57,28 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     config = sources.parse(argv, file)
     validate(config, combinations=not config.restore)
     limit_threads()
+    if config.list_envs is not None:
+        from envs import catalogue
+
+        return catalogue.show(config.list_envs)
     if not config.test and config.workers != 0 and config.ray is None:
         os.environ[PRELOAD] = config.env_name
         start_forkserver(["preload"])  # it imports what workers need while this process does
-    if not config.silent:
+    if not config.silent and not config.json:
         from es.kernels import compiling
 
         compiling.notify = partial(print, flush=True)
-    restored: Restored = None
-    if config.restore:
-        config, restored = restore(argv, config, file)
     if config.test:
         import test
 
-        return test.test(config, restored, interrupts)
+        paths = test.snapshots(config.restore)
+        loaded = (restore(argv, replace(config, restore=path), file) for path in paths)
+        return test.test(loaded, interrupts, several=Path(config.restore).is_dir())
     import train
+
+    restored: Restored = None
+    if config.restore:
+        config, restored = restore(argv, config, file)
 
     return train.train(config, restored, interrupts)
 
@@ -94,7 +103,7 @@ def restore(argv: Sequence[str], config: Config, file: dict[str, Any]) -> tuple[
     below = {name: own[name] for name in own if name not in ("restore", "run_dir", "override")}
     if config.use_adam or config.optimizer:  # a choice, for which there are two flags
         below = {name: below[name] for name in below if name not in sources.OPTIMIZER}
-    config = sources.parse(argv, below | file)
+    config = replace(sources.parse(argv, below | file), restore=config.restore)
     validate(config)
     if changed := sources.differences(config, own, POLICY):
         raise UsageError(

@@ -1,16 +1,19 @@
-"""Play a checkpoint and score it: in a window, or without one."""
+"""Play checkpoints and score them: in a window, as videos, or unseen."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import sys
-import tempfile
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
+from rich.console import Console as RichConsole
 
 from envs import make_env
 from es.batch import mean_and_std
@@ -18,150 +21,155 @@ from es.checkpoint import Checkpoint
 from es.config import Config
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
-from es.rollout import evaluation_seed, rollout
+from es.rollout import Episode, evaluation_seed, rollout
 from es.versions import notice
-from game import Game, Restored, describe, restored_normalizer
+from game import Restored, describe, restored_normalizer
+from render.video import Video
+from render.watched import Watched, frames_per_second, make_drawn
+from render.window import Window, WindowClosed
 
-UNSEEN_EPISODES = 10
-SMALLEST_WINDOW = 400  # pixels: smaller pictures, such as Atari's, are enlarged
-
-
-class WindowClosed(Exception):  # noqa: N818 (no error)
-    """The user closed the window."""
+UNSEEN_EPISODES, RECORDED_EPISODES = 10, 1  # where --episodes says nothing
 
 
-class Window(gymnasium.Wrapper):
-    """Shows every frame of an environment that renders to arrays, at its own speed."""
+def snapshots(path: str) -> list[str]:
+    """The checkpoint, or those of a directory: `update-<K>.pth` in order, then all others.
 
-    def __init__(self, env: gymnasium.Env, pygame: Any, title: str, frame_skip: int = 1) -> None:
-        super().__init__(env)
-        self._pygame, self._title = pygame, title
-        self._screen: Any = None
-        self._clock = self._pygame.time.Clock()
-        self._frames_per_second = _frames_per_second(env) / frame_skip
+    Raises UsageError where a directory holds none.
+    """
+    if not Path(path).is_dir():
+        return [path]
+    found = [str(file) for file in Path(path).glob("*.pth")]
+    if not found:
+        raise UsageError(f"--restore {path}: holds no checkpoint (*.pth); give a run's directory")
+    return sorted(found, key=_place)
 
-    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode and shows its first frame."""
-        outcome = super().reset(**kwargs)
-        self._show()
-        return outcome
 
-    def step(self, action: Any) -> Any:
-        """Plays a step and shows it; raises WindowClosed."""
-        outcome = super().step(action)
-        self._show()
-        return outcome
+def test(
+    checkpoints: Iterable[tuple[Config, Restored]], interrupts: Interrupts, *, several: bool
+) -> int:
+    """Plays checkpoints, one after the other; the result is the exit status.
 
-    def close(self) -> None:
-        """Closes the window and the environment."""
-        self._pygame.display.quit()
-        super().close()
-
-    def _show(self) -> None:
-        pygame = self._pygame
+    several: they are a directory's: each is named, and so is its video.
+    """
+    interrupts.defer()
+    for config, restored in checkpoints:
         try:
-            frame: Any = self.env.render()
-            surface = pygame.surfarray.make_surface(np.transpose(frame, (1, 0, 2)))
-        except Exception as error:  # no graphics for the simulator, or no pictures at all
-            words = " ".join(str(error).split())
-            raise UsageError(
-                f"--test: {self._title} cannot be shown ({words}); give --no-render"
-            ) from error
-        if self._screen is None:
-            factor = -(-SMALLEST_WINDOW // min(surface.get_size()))
-            size = tuple(factor * side for side in surface.get_size())
-            self._screen = pygame.display.set_mode(size)
-            pygame.display.set_caption(self._title)
-        pygame.transform.scale(surface, self._screen.get_size(), self._screen)
-        pygame.display.flip()
-        self._clock.tick(self._frames_per_second)
-        if any(event.type == pygame.QUIT for event in pygame.event.get()):
-            raise WindowClosed
+            _test(config, restored, interrupts, several)
+        except WindowClosed:
+            break
+        except Interrupted as interrupted:
+            return interrupted.status
+    return 0
 
 
-def open_display() -> Any:
-    """The module pygame with its display opened; raises UsageError where there is none."""
-    chosen = os.environ.get("SDL_VIDEODRIVER")
-    none = UsageError("--test: there is no display to open a window on; give --no-render")
-    if sys.platform == "linux" and not (
-        chosen or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    ):
-        raise none  # SDL would complain on its own before it falls back
-    if sys.platform == "linux" and "DISPLAY" not in os.environ:
-        os.environ.setdefault("MUJOCO_GL", "egl")  # which needs none
-    # SDL asks Wayland first, whose library prints an error of its own without this folder.
-    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
-    import pygame
+def _test(config: Config, restored: Restored, interrupts: Interrupts, several: bool) -> None:
+    """Plays a checkpoint's episodes; prints their rewards and a summary, of those there were.
 
-    try:
-        pygame.display.init()
-    except pygame.error:
-        raise none from None
-    if not chosen and pygame.display.get_driver() in ("offscreen", "dummy"):
-        raise none  # SDL's last resorts, which show nothing
-    return pygame
-
-
-def test(config: Config, restored: Restored, interrupts: Interrupts) -> int:
-    """Plays episodes and prints their rewards and a summary; the result is the exit status."""
+    Raises WindowClosed or Interrupted, where the user ends it.
+    """
     game, theta = describe(config, restored)
     recipe = game.recipe()
     actor, cap = recipe.make_actor(), recipe.cap(config.max_episode_length)
     ours = restored if isinstance(restored, Checkpoint) else None
+    update = ours.counters.update if ours else None
     normalizer = restored_normalizer(config, game, ours)
     actor.bind(theta, normalizer.statistics() if normalizer else None)
+    say: Callable[[str], None] = _nothing if config.json else partial(print, flush=True)
+    if several:
+        say(f"{config.restore}, update {update}:")
     if ours and not config.silent and (told := notice(ours.versions, config.restore)):
-        print(told)
-    env = make_env(game.environment) if config.no_render else _in_a_window(config, game)
-    returns: list[float] = []
-    status = 0
-    interrupts.defer()
-    with closing(env):
-        try:
-            for index in itertools.islice(itertools.count(), _episodes(config)):
-                seed = _episode_seed(config, restored, index)
-                with interrupts.allowed():
-                    episode = rollout(env, actor, seed, cap)
-                returns.append(episode.episode_return)
-                print(f"Episode {index + 1}: reward {episode.episode_return:.2f}, "
-                      f"{episode.steps} steps", flush=True)  # fmt: skip
-        except WindowClosed:
-            pass
-        except Interrupted as interrupted:
-            status = interrupted.status
-    if returns:
-        mean, std = mean_and_std(returns)
-        print(
-            f"{len(returns)} episodes: mean {mean:.2f}, standard deviation {std:.2f}, "
-            f"min {min(returns):.2f}, max {max(returns):.2f}"
-        )
-    return status
-
-
-def _in_a_window(config: Config, game: Game) -> Window:
-    pygame = open_display()
+        say(told)
+    environment = game.environment
+    if config.stochastic_start:
+        environment = environment | {"noop_max": config.stochastic_start}
+    env, video = _make(config, environment, update, several)
+    episodes: list[Episode] = []
     try:
-        shown = make_env(game.environment, "rgb_array")
-    except UsageError as error:  # some environments have no pictures
-        raise UsageError(f"{error}; to play it unseen give --no-render") from error
-    return Window(shown, pygame, config.env_name, game.environment["frame_skip"])
+        with closing(env), RichConsole().status("") as status:
+            for index in itertools.islice(itertools.count(), _count(config)):
+                status.update(f"Playing episode {index + 1} ...")
+                with interrupts.allowed():
+                    # As the run's own evaluation of these parameters: its score comes again.
+                    seed = evaluation_seed(config.seed or 0, update or 0, index)
+                    episodes.append(rollout(env, actor, seed, cap))
+                episode_return, steps = episodes[-1]
+                say(f"Episode {index + 1}: reward {episode_return:.2f}, {steps} steps")
+    finally:
+        if episodes:
+            print(_as_json(config, update, episodes) if config.json else _in_words(episodes))
+    if video:
+        recorded = video.path
+        if several:
+            mean, _ = mean_and_std([episode.episode_return for episode in episodes])
+            named = recorded.with_stem(f"{recorded.stem}-return-{mean:.6g}")
+            recorded = recorded.replace(named)
+        say(f"Recorded {recorded}: {video.frames} frames, {video.seconds:.1f} s")
 
 
-def _episodes(config: Config) -> int | None:
-    if config.episodes is None and config.no_render:
-        return UNSEEN_EPISODES
-    return config.episodes
+def _make(
+    config: Config, environment: dict[str, Any], update: int | None, several: bool
+) -> tuple[gymnasium.Env, Video | None]:
+    """The environment as it is to be watched, and the video that it is recorded in, if it is."""
+    if config.no_render or config.json:
+        return make_env(environment), None
+    drawn = make_drawn(environment, "to play it unseen give --no-render")
+    speed = frames_per_second(drawn, environment["frame_skip"])
+    if config.video is None:
+        return Watched(drawn, Window(config.env_name, speed), "--test"), None
+    path = Path(config.video)
+    if several:
+        path = path.with_stem(f"{path.stem}-{Path(config.restore).stem}")
+    title = config.env_name if update is None else f"{config.env_name}   update {update}"
+    video = Video(path, speed, title)
+    return Watched(drawn, video, "--video"), video
 
 
-def _episode_seed(config: Config, restored: Restored, index: int) -> int:
-    """By default that of the run's own evaluation of these parameters: its score comes again."""
-    update = restored.counters.update if isinstance(restored, Checkpoint) else 0
-    return evaluation_seed(config.seed or 0, update, index)
+def _count(config: Config) -> int | None:
+    """How many episodes; None: until the window is closed."""
+    if config.episodes is not None:
+        return config.episodes
+    if config.video is not None:
+        return RECORDED_EPISODES
+    return UNSEEN_EPISODES if config.no_render or config.json else None
 
 
-def _frames_per_second(env: gymnasium.Env) -> float:
-    """An environment's own speed; Atari's 60 frames are counted before some are skipped."""
-    skipped = getattr(env.unwrapped, "_frameskip", None)
-    if isinstance(skipped, int):
-        return 60 / skipped
-    return env.metadata.get("render_fps") or 30
+def _in_words(episodes: Sequence[Episode]) -> str:
+    returns = [episode.episode_return for episode in episodes]
+    mean, std = mean_and_std(returns)
+    return (
+        f"{len(returns)} episodes: mean {mean:.2f}, standard deviation {std:.2f}, "
+        f"min {min(returns):.2f}, max {max(returns):.2f}"
+    )
+
+
+def _as_json(config: Config, update: int | None, episodes: Sequence[Episode]) -> str:
+    """One line; a number that is not finite, which JSON does not know, becomes null."""
+    returns = [episode.episode_return for episode in episodes]
+    mean, std = mean_and_std(returns)
+    figures = {"mean": mean, "std": std, "min": min(returns), "max": max(returns)}
+    return json.dumps(
+        {
+            "checkpoint": config.restore,
+            "env_name": config.env_name,
+            "update": update,
+            "seed": config.seed,
+            "stochastic_start": config.stochastic_start or 0,
+            "episodes": len(episodes),
+            **{name: _finite(figure) for name, figure in figures.items()},
+            "returns": [_finite(episode_return) for episode_return in returns],
+            "lengths": [episode.steps for episode in episodes],
+        }
+    )
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _nothing(line: str) -> None:
+    """Says nothing."""
+
+
+def _place(path: str) -> tuple[float, str]:
+    number = re.fullmatch(r"update-(\d+)\.pth", Path(path).name)
+    return (int(number[1]) if number else math.inf), path

@@ -1,7 +1,8 @@
 """Environments: Gymnasium ids and the old Atari names, made so that episodes are reproducible.
 
 An environment is described by a plain dict, `{"id": ..., "kwargs": {...}, "frame_skip": n,
-"noop_max": n}`, from which master, workers and a later test make the same thing.
+"noop_max": n}`, from which master, workers and a later test make the same thing. noop_max: how many
+steps at most are played before an episode begins.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from envs.atari import AtariImages
 from envs.images import PreprocessImage
 from envs.spaces import as_vector, is_image
-from envs.wrappers import FrameSkip, FreshWorld, NoopStart
+from envs.wrappers import FrameSkip, FreshWorld, RandomStart
 from es.errors import UsageError
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
@@ -130,8 +131,10 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
         made = AtariImages(made)
     else:
         made = PreprocessImage(made)
+    if not env["noop_max"]:
+        return made
     is_atari = isinstance(made.unwrapped, ale_py.AtariEnv)
-    return NoopStart(made, env["noop_max"]) if env["noop_max"] and is_atari else made
+    return RandomStart(made, env["noop_max"], noops=is_atari)
 
 
 def max_steps(env: Mapping[str, Any]) -> int | None:

@@ -45,25 +45,33 @@ class FrameSkip(gymnasium.Wrapper):
         return observation, total, terminated, truncated, info
 
 
-class NoopStart(gymnasium.Wrapper):
-    """Begins episodes with 0 to `most` actions that do nothing, by the episode's seed.
+class RandomStart(gymnasium.Wrapper):
+    """Begins episodes with 0 to `most` actions that the policy does not choose, by the seed.
 
-    Random starts of Atari games, whose action 0, or zeros, do nothing (Mnih et al. 2015, methods).
+    In Atari games they do nothing (action 0, or zeros; Mnih et al. 2015, methods); elsewhere they
+    are random.
     """
 
-    def __init__(self, env: gymnasium.Env, most: int) -> None:
+    def __init__(self, env: gymnasium.Env, most: int, *, noops: bool) -> None:
         super().__init__(env)
-        self._most = most
-        continuous = isinstance(env.action_space, spaces.Box)
-        self._noop: Any = np.zeros(env.action_space.shape, np.float32) if continuous else 0
+        self._most, self._noops = most, noops
         self.step = env.step  # type: ignore[method-assign]  # nothing changes there
 
     def reset(self, *, seed: int | None = None, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode; what is paid before the first action is lost."""
+        """Starts an episode; what is paid before the policy's first action is lost."""
         outcome = self.env.reset(seed=seed, **kwargs)
-        for _ in range(derive_seeds(seed or 0, 0, Stream.NOOPS, 1)[0] % (self._most + 1)):
-            observation, _, terminated, truncated, info = self.env.step(self._noop)
+        (drawn,) = derive_seeds(seed or 0, 0, Stream.NOOPS, 1)
+        if not self._noops:
+            self.env.action_space.seed(drawn % 2**32)
+        for _ in range(drawn % (self._most + 1)):
+            observation, _, terminated, truncated, info = self.env.step(self._choose())
             outcome = observation, info
             if terminated or truncated:
                 return self.env.reset(seed=seed, **kwargs)
         return outcome
+
+    def _choose(self) -> Any:
+        space = self.env.action_space
+        if not self._noops:
+            return space.sample()
+        return np.zeros(space.shape, np.float32) if isinstance(space, spaces.Box) else 0

@@ -15,6 +15,7 @@ from es.errors import UsageError
 
 LATEST, BEST = "latest.pth", "best.pth"
 PROGRESS, SETTINGS, CURVE = "progress.csv", "config.toml", "learning_curve.png"
+VIDEOS = "videos"
 LOCK, ROOM = ".lock", ".room"
 ROOM_BYTES = 2**16  # more than a new run's first files
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

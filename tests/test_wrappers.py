@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from envs import describe_env, make_env, max_steps
-from envs.wrappers import NoopStart
+from envs.wrappers import RandomStart
 from es.errors import UsageError
 from es.noise import Stream, derive_seeds
 from tests.fakes import Counting
@@ -77,7 +77,7 @@ def test_no_ops_are_drawn_from_the_episodes_seed():
 
 def test_up_to_so_many_no_ops_and_none_are_possible():
     env: Any = Counting(length=1000)
-    wrapped = NoopStart(Plain(env), 3)
+    wrapped = RandomStart(Plain(env), 3, noops=True)
     counts = set()
     for seed in range(100):
         wrapped.reset(seed=seed)
@@ -87,7 +87,7 @@ def test_up_to_so_many_no_ops_and_none_are_possible():
 
 def test_an_episode_that_ends_in_its_no_ops_begins_without_them():
     env: Any = Counting(length=2)
-    wrapped = NoopStart(Plain(env), 30)
+    wrapped = RandomStart(Plain(env), 30, noops=True)
     for seed in range(20):
         wrapped.reset(seed=seed)
         assert env.steps < 2

@@ -1,15 +1,12 @@
 """learning_curve.png, drawn from progress.csv by a process of its own.
 
 Matplotlib takes longer over a picture than a small environment over an update, and would hold the
-interpreter's lock all the while. Run as a program, this module draws whenever a line arrives on
-standard input, and ends with it.
+interpreter's lock all the while. Run as a program, this module is the helper that draws.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from es.monitor import plotting
+from es.monitor.helper import HelperProcess, woken
 from es.monitor.progress import Progress, read_progress, running_mean, smoothing_window
 from es.noise import DoubleArray
 from es.rundir import CURVE, PROGRESS
@@ -40,8 +38,7 @@ class CurvePainter:
 
     def __init__(self, directory: Path, title: str, target: float | None = None) -> None:
         shown = "" if target is None else repr(target)
-        self._arguments = [str(directory.resolve()), title, shown]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._helper = HelperProcess(__name__, [str(directory.resolve()), title, shown])
         self._due = time.monotonic() + REDRAW_SECONDS
         self._drawn = True
 
@@ -56,42 +53,11 @@ class CurvePainter:
         """Has the last state drawn, and waits for it; patience: for how many seconds at most."""
         if not self._drawn:
             self._draw()
-        if self._process is None:
-            return
-        self._hang_up(self._process)
-        start = time.monotonic()
-        while self._process.poll() is None and time.monotonic() - start < patience():
-            time.sleep(0.01)
-        self._process.kill()
-        self._process.wait()
+        self._helper.close(patience)
 
     def _draw(self) -> None:
-        if self._process is not None and self._process.poll() is not None:  # it was killed
-            self._hang_up(self._process)
-            self._process = None
-        with contextlib.suppress(OSError):  # a missing picture is no reason to end a run
-            if self._process is None:
-                self._process = self._start()
-            assert self._process.stdin is not None
-            self._process.stdin.write(b"\n")
-            self._process.stdin.flush()
+        self._helper.wake()
         self._drawn = True
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", __name__, *self._arguments],
-            cwd=Path(__file__).resolve().parent.parent.parent,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # the terminal's Ctrl-C must not interrupt the last picture
-        )
-
-    @staticmethod
-    def _hang_up(process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
 
 
 def draw(directory: Path, title: str, target: float | None = None) -> None:
@@ -170,9 +136,9 @@ def _count_frames(axes: Axes, episodes: DoubleArray, frames: DoubleArray) -> Non
 
 
 def main() -> None:
-    """Draws for every line that arrives."""
+    """Draws whenever it is woken."""
     directory, title, target = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    for _ in sys.stdin:
+    for _ in woken():
         draw(directory, title, float(target) if target else None)
         gc.collect()  # figures refer to themselves, and a long run draws thousands
 

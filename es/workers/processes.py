@@ -87,6 +87,12 @@ def allow_open_files(wanted: int) -> None:
         ) from error
 
 
+def python_path() -> str:
+    """PYTHONPATH with the project's folder before what is on it."""
+    folder = str(Path(__file__).resolve().parent.parent.parent)
+    return os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+
+
 @contextmanager
 def importable() -> Iterator[None]:
     """The project's folder on PYTHONPATH: the fork server does not take over sys.path.
@@ -95,8 +101,7 @@ def importable() -> Iterator[None]:
     every worker imports everything by itself.
     """
     before = os.environ.get("PYTHONPATH")
-    folder = str(Path(__file__).resolve().parent.parent.parent)
-    os.environ["PYTHONPATH"] = folder if not before else folder + os.pathsep + before
+    os.environ["PYTHONPATH"] = python_path()
     try:
         yield
     finally:

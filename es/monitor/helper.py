@@ -1,0 +1,98 @@
+"""A process that works for a run beside it, woken by a line on its standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from es.workers.processes import python_path
+
+END = "end\n"  # the last line, without which the other end has been killed
+
+
+class HelperProcess:
+    """The master's end of `python -m MODULE ARGUMENTS`; it is started when it is first woken.
+
+    errors: the file that its standard error is added to.
+    """
+
+    def __init__(self, module: str, arguments: Sequence[str], errors: Path | None = None) -> None:
+        # Not from the current folder, where a user's own files may have the same names.
+        self._command = [sys.executable, "-P", "-m", module, *arguments]
+        self._errors = errors
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def wake(self) -> None:
+        """Has it work, once more if it is busy; one that was killed is replaced."""
+        if self._process is not None and self._process.poll() is not None:
+            self._send_end(self._process)
+            self._process = None
+        with contextlib.suppress(OSError):  # what it makes is no reason to end a run
+            if self._process is None:
+                self._process = self._start()
+            assert self._process.stdin is not None
+            self._process.stdin.write(b"\n")
+            self._process.stdin.flush()
+
+    def close(self, patience: Callable[[], float]) -> None:
+        """Waits until it is done; patience: for how many seconds at most."""
+        if self._process is None:
+            return
+        self._send_end(self._process)
+        start = time.monotonic()
+        while self._process.poll() is None and time.monotonic() - start < patience():
+            time.sleep(0.01)
+        self._process.kill()
+        self._process.wait()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with contextlib.ExitStack() as stack:
+            errors = stack.enter_context(self._errors.open("ab")) if self._errors else None
+            return subprocess.Popen(
+                self._command,
+                env=os.environ | {"PYTHONPATH": python_path()},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors or subprocess.DEVNULL,
+                start_new_session=True,  # the terminal's Ctrl-C is for the master
+            )
+
+    @staticmethod
+    def _send_end(process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):
+            process.stdin.write(END.encode())
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+
+
+def woken() -> Iterator[None]:
+    """The helper's end: yields when it is woken, once for what came in meanwhile, until the end.
+
+    If the master dies, the process ends at once.
+    """
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(lines,), daemon=True).start()
+    ended = False
+    while not ended:
+        waiting = [lines.get()]
+        while not lines.empty():
+            waiting.append(lines.get())
+        ended = END in waiting
+        if waiting != [END]:
+            yield
+
+
+def _listen(lines: queue.SimpleQueue[str]) -> None:
+    line = ""
+    for line in sys.stdin:
+        lines.put(line)
+    if line != END:
+        os._exit(1)

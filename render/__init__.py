@@ -1,0 +1,1 @@
+"""Pictures of episodes: in a window, or recorded as a video."""

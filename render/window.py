@@ -1,0 +1,73 @@
+"""A window that shows an environment's pictures, at its own speed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from es.errors import UsageError
+from render.watched import Picture
+
+SMALLEST_SIDE = 400  # pixels: smaller pictures, such as Atari's, are enlarged
+
+
+class WindowClosed(Exception):  # noqa: N818 (no error)
+    """The user closed the window."""
+
+
+class Window:
+    """A viewer on the screen; raises UsageError where there is no display."""
+
+    def __init__(self, title: str, frames_per_second: float) -> None:
+        self._pygame, self._title = _open_display(), title
+        self._screen: Any = None
+        self._clock = self._pygame.time.Clock()
+        self._frames_per_second = frames_per_second
+
+    def show(self, picture: Picture) -> None:
+        """Shows a picture for as long as it is due; raises WindowClosed."""
+        pygame = self._pygame
+        surface = pygame.surfarray.make_surface(np.transpose(picture.pixels, (1, 0, 2)))
+        if self._screen is None:
+            factor = enlargement(surface.get_size())
+            size = tuple(factor * side for side in surface.get_size())
+            self._screen = pygame.display.set_mode(size)
+            pygame.display.set_caption(self._title)
+        pygame.transform.scale(surface, self._screen.get_size(), self._screen)
+        pygame.display.flip()
+        self._clock.tick(self._frames_per_second)
+        if any(event.type == pygame.QUIT for event in pygame.event.get()):
+            raise WindowClosed
+
+    def close(self) -> None:
+        """Closes the window."""
+        self._pygame.display.quit()
+
+
+def enlargement(size: tuple[int, ...]) -> int:
+    """How many times as large pictures of this size (of pixels) are shown."""
+    return -(-SMALLEST_SIDE // min(size))
+
+
+def _open_display() -> Any:
+    """The module pygame with its display opened; raises UsageError where there is none."""
+    chosen = os.environ.get("SDL_VIDEODRIVER")
+    none = UsageError(
+        "--test: there is no display to open a window on; give --video FILE.mp4 or --no-render"
+    )
+    if sys.platform == "linux" and not (
+        chosen or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    ):
+        raise none  # SDL would complain on its own before it falls back
+    import pygame
+
+    try:
+        pygame.display.init()
+    except pygame.error:
+        raise none from None
+    if not chosen and pygame.display.get_driver() in ("offscreen", "dummy"):
+        raise none  # SDL's last resorts, which show nothing
+    return pygame
