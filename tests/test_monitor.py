@@ -10,7 +10,8 @@ from es.batch import Batch
 from es.checkpoint import Counters
 from es.monitor.console import Console
 from es.monitor.curve import CurvePainter, draw
-from es.monitor.files import GrowingFile, ProgressFiles
+from es.monitor.files import ProgressFiles
+from es.monitor.growing import GrowingFile
 from es.monitor.monitor import Monitor
 from es.monitor.record import describe_batch
 from es.rundir import open_new

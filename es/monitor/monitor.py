@@ -9,7 +9,8 @@ from es import checkpoint as checkpoints
 from es.checkpoint import Checkpoint, Counters
 from es.monitor.console import Console
 from es.monitor.curve import CurvePainter
-from es.monitor.files import EVENTS, ProgressFiles
+from es.monitor.events import EVENTS
+from es.monitor.files import ProgressFiles
 from es.monitor.record import Record
 from es.rundir import BEST, CURVE, LATEST, PROGRESS, RunDir
 from es.writer import BackgroundWriter

@@ -1,0 +1,101 @@
+"""Event files, which TensorBoard shows: scalars, histograms, images and hyperparameters by step."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from google.protobuf.message import DecodeError
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
+from tensorboard.plugins.histogram.summary_v2 import histogram_pb
+from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from es.monitor.growing import GrowingFile
+
+EVENTS = "events.out.tfevents"
+BUCKETS = 20
+Last = Callable[[str], int]  # by tag: the last step that is kept when a run is carried on
+
+
+class EventFile:
+    """A new event file in `directory`, which TensorBoard takes for a run of that name.
+
+    step: the last one that the files already there may hold; later ones are dropped from them,
+    since the run that is carried on writes them again. last: the same by tag, where they differ.
+    What is added is in memory, and `flush` writes it. Raises OSError.
+    """
+
+    def __init__(self, directory: Path, step: int, last: Last | None = None) -> None:
+        for path in directory.glob(f"{EVENTS}.*"):
+            carry_events_on(path, last or (lambda tag: step))
+        # TensorBoard reads them in the order of their names.
+        seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+        name = f"{EVENTS}.{seconds:010d}.{nanoseconds:09d}.{socket.gethostname()}.{os.getpid()}"
+        self._file = GrowingFile(directory / name)
+        self._records = RecordWriter(self._file)
+        self._add(Event(file_version="brain.Event:2"), 0)
+        # A TensorBoard that is looking on forgets what was dropped.
+        self._add(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
+        self.flush()
+
+    def add_scalars(self, figures: Mapping[str, float], step: int) -> None:
+        """Adds figures by tag; what stands before its slash is the group they are shown in."""
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in figures.items()]
+        self._add(Event(summary=Summary(value=values)), step)
+
+    def add_histogram(self, tag: str, values: npt.NDArray[np.float64], step: int) -> None:
+        """Adds the distribution of finite numbers."""
+        self._add(Event(summary=histogram_pb(tag, values, buckets=BUCKETS)), step)
+
+    def add_image(self, tag: str, image: bytes, width: int, height: int, step: int) -> None:
+        """Adds a PNG or an animated GIF, as the bytes of its file; width, height: in pixels."""
+        picture = Summary.Image(width=width, height=height, encoded_image_string=image)
+        self._add(Event(summary=Summary(value=[Summary.Value(tag=tag, image=picture)])), step)
+
+    def add_hyperparameters(self, settings: Mapping[str, bool | float | str]) -> None:
+        """Adds the settings by which the runs of a directory can be compared."""
+        self._add(Event(summary=hparams_pb(settings)), 0)
+
+    def flush(self) -> None:
+        """Writes what was added, so that TensorBoard sees it; raises OSError."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file, without what was not flushed."""
+        self._file.close()
+
+    def _add(self, event: Event, step: int) -> None:
+        event.wall_time, event.step = time.time(), step
+        self._records.write(event.SerializeToString())
+
+
+def carry_events_on(path: Path, last: Last) -> None:
+    """Cuts a file of events off before the first that is later than the last step of its tag.
+
+    A run that ended between writing its figures and its checkpoint writes them again.
+    """
+    size, start = path.stat().st_size, 0
+    with path.open("r+b") as file:
+        # A record is its length, a checksum, that many bytes, and another checksum.
+        while len(header := file.read(12)) == 12:
+            length, checksum = struct.unpack("<QI", header)
+            if masked_crc32c(header[:8]) != checksum or length > size - file.tell():
+                return  # torn, as when the process was killed
+            try:
+                event = Event.FromString(file.read(length))
+            except DecodeError:
+                return
+            tags = [value.tag for value in event.summary.value]
+            if tags and event.step > last(tags[0]):
+                file.truncate(start)
+                return
+            start = file.seek(4, os.SEEK_CUR)
