@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from es.config import Config, sources
 from es.config.validation import validate
-from es.errors import RunError, UsageError
+from es.errors import UsageError
 from es.interrupts import Interrupts
+from es.program import execute
 from es.workers.processes import PRELOAD, limit_threads, start_forkserver
 
 if TYPE_CHECKING:  # worker processes import this file: nothing heavy may come with it
@@ -31,23 +32,7 @@ POLICY = ("hidden_sizes", "activation", "obs_norm", "vbn", "action_bins")
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line; the result is the exit status."""
-    if sys.stdout is None:  # closed by whoever started the program
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the program runs)
-    complaint, interrupts = "", Interrupts()
-    try:
-        with interrupts:
-            status = run(argv, interrupts)
-    except RunError as error:
-        complaint, status = f"error: {error}\n", error.status
-    except OSError as error:  # such as a full disk, or `| head`, which leaves nobody to read
-        complaint = "" if isinstance(error, BrokenPipeError) else f"error: {error}\n"
-        status = 128 + interrupts.received if interrupts.received else 1
-    for stream, last_words in ((sys.stdout, ""), (sys.stderr, complaint)):
-        try:
-            print(last_words, end="", file=stream, flush=True)
-        except OSError:  # what cannot be written is forgotten, or Python would complain about it
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return status
+    return execute(partial(run, argv))
 
 
 def run(argv: Sequence[str], interrupts: Interrupts) -> int:

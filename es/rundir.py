@@ -48,8 +48,11 @@ def require_same(descriptor: int, path: Path) -> None:
 
 
 @contextmanager
-def writable(path: Path) -> Iterator[None]:
-    """Raises UsageError, instead of what the system says, when the directory cannot be written."""
+def writable(path: Path, named: str = "--run-dir") -> Iterator[None]:
+    """Raises UsageError, instead of what the system says, when the path cannot be written.
+
+    named: the flag that it comes from.
+    """
     try:
         yield
     except (OSError, ValueError, RuntimeError) as error:  # null bytes, loops of links
@@ -59,7 +62,7 @@ def writable(path: Path) -> Iterator[None]:
         where = getattr(error, "filename", None) or path
         which = "" if str(where) == str(path) else f"{where}: "
         raise UsageError(
-            f"--run-dir {path}: cannot be written ({which}{reason}); {remedy}"
+            f"{named} {path}: cannot be written ({which}{reason}); {remedy}"
         ) from error
 
 

@@ -121,14 +121,14 @@ def test_a_painter_that_was_killed_is_replaced(tmp_path):
     write(files, record(1))
     painter._due = 0
     painter.request()
-    assert painter._process is not None
-    first = painter._process
+    assert painter._helper._process is not None
+    first = painter._helper._process
     first.kill()
     first.wait()
     painter.request()
     painter.close(lambda: 60)
     files.close()
-    assert painter._process is not first
+    assert painter._helper._process is not first
     assert png_size(tmp_path / "learning_curve.png") == (960, 600)
 
 

@@ -65,7 +65,14 @@ def parse(argv: Sequence[str], settings: Mapping[str, Any] | None = None) -> Con
     except SystemExit as leaving:
         if not leaving.code:
             raise
-        raise UsageError(explain(argv)) from None
+        kinds = {flag(name): TYPES[name] for name in FIELDS}
+        # One that a file may have switched on can be switched off.
+        switches = [
+            flag(name).replace("--", "--no-", 1)
+            for name, field in FIELDS.items()
+            if TYPES[name] is bool and field.metadata["saved"]
+        ]
+        raise UsageError(explain(argv, kinds, switches)) from None
     values: dict[str, Any] = {}
     for group in groups:
         values |= vars(getattr(parsed, group))
@@ -93,22 +100,26 @@ def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
     return checked
 
 
-def read_toml(path: str) -> dict[str, Any]:
-    """A settings file's values by field name; raises UsageError for any fault in it."""
+def read_toml(path: str, named: str = "--config") -> dict[str, Any]:
+    """A settings file's values by field name; raises UsageError for any fault in it.
+
+    named: what on the command line the path comes from.
+    """
+    source = f"{named} {path}"
     try:
         with Path(path).open("rb") as file:
             text = file.read(MOST_BYTES + 1)
         if len(text) > MOST_BYTES:
-            raise UsageError(f"--config {path}: is no settings file, which would be small")
+            raise UsageError(f"{source}: is no settings file, which would be small")
         settings = tomllib.loads(text.decode())
     except OSError as error:
-        raise UsageError(f"--config {path}: cannot be read ({error.strerror})") from error
+        raise UsageError(f"{source}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:  # bad syntax, bytes or numbers; too deep
-        raise UsageError(f"--config {path}: is not valid TOML ({error})") from error
-    checked = from_mapping(settings, f"--config {path}")
+        raise UsageError(f"{source}: is not valid TOML ({error})") from error
+    checked = from_mapping(settings, source)
     for name in checked:
         if not FIELDS[name].metadata["saved"]:
-            raise UsageError(f"--config {path}: {flag(name)} belongs on the command line")
+            raise UsageError(f"{source}: {flag(name)} belongs on the command line")
     return checked
 
 
@@ -144,9 +155,7 @@ def differences(
     """
     before = Config(**settings)
     if not names:
-        names = [name for name, field in FIELDS.items() if field.metadata["algorithm"]]
-        if config.lr_schedule != "constant":
-            names.append("max_gradient_updates")  # which the schedule is laid out for
+        names = deciding(config)
     found = {name: (getattr(config, name), getattr(before, name)) for name in names}
     if config.optimizer_name == before.optimizer_name:  # however it was chosen
         found = {name: pair for name, pair in found.items() if name not in OPTIMIZER}
@@ -155,6 +164,13 @@ def differences(
         for name, (now, then) in found.items()
         if now != then
     ]
+
+
+def deciding(config: Config) -> list[str]:
+    """The settings that decide what this run computes."""
+    names = [name for name, field in FIELDS.items() if field.metadata["algorithm"]]
+    # A schedule is laid out for the number of updates.
+    return names if config.lr_schedule == "constant" else [*names, "max_gradient_updates"]
 
 
 def _shown(value: Any) -> str:

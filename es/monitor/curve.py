@@ -100,7 +100,7 @@ def learning_curve(progress: Progress, title: str, target: float | None = None) 
     if progress["update"][:1] == 1:  # and not of a run that branched off from another
         axes.set_xlim(left=0)
     _count_frames(axes, episodes, progress["frames"])
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    plotting.add_legend(figure, columns=3)
     return figure
 
 

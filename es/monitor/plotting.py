@@ -71,6 +71,15 @@ def draw_target(axes: Axes, target: float) -> None:
     )
 
 
+def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
+    """A legend below; the picture grows where it is long."""
+    entries = len(figure.axes[0].get_legend_handles_labels()[1])
+    figure.set_figheight(5 + 0.2 * max(0, math.ceil(entries / columns) - 2))
+    figure.legend(
+        loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5, title=title
+    )
+
+
 def marker(values: DoubleArray) -> str | None:
     """What shows a line that has too few points to be one."""
     return "." if np.isfinite(values).sum() < 3 else None

@@ -1,0 +1,108 @@
+"""Several runs on one picture and in one table: python compare.py --help."""
+
+from __future__ import annotations
+
+import signal
+
+if __name__ == "__main__":
+    # Until the handlers are installed, Ctrl-C ends the program without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from es import rundir
+from es.config.explanation import explain
+from es.errors import UsageError
+from es.program import execute
+
+By = Literal["frames", "episodes", "minutes"]
+WIDE = 200  # characters: what is not printed on a terminal need not be folded
+
+
+@dataclass(frozen=True)
+class Options:
+    """Compare runs: their learning curves on one picture, their results in one table.
+
+    Runs whose settings differ in nothing but the seed are one group, drawn as their mean.
+    """
+
+    run_dirs: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(
+            metavar="RUN_DIR [RUN_DIR ...]",
+            help="Directories of runs, or with runs in them.",
+            help_behavior_hint="(required)",
+        ),
+    ]
+    by: Annotated[By, tyro.conf.arg(help="What the returns are drawn against.")] = "frames"
+    output: Annotated[
+        str,
+        tyro.conf.arg(metavar="NAME", help="Write NAME.png, NAME.csv and NAME.md."),
+    ] = "comparison"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs a command line; the result is the exit status."""
+    return execute(lambda _: compare(parse(argv)))
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """The command line's options; exits for `--help`, and raises UsageError."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # where tyro would draw a box
+            options = tyro.cli(Options, args=list(argv), prog="compare.py")
+    except SystemExit as leaving:
+        if not leaving.code:
+            raise
+        kinds = {"--by": By, "--output": str}
+        raise UsageError(explain(argv, kinds, positional=True)) from None
+    if not options.run_dirs:
+        raise UsageError("RUN_DIR: is missing; give the directories of runs, see --help")
+    return options
+
+
+def compare(options: Options) -> int:
+    """Compares runs, writes the files and prints the table; raises UsageError."""
+    from es.comparison import picture, table
+    from es.comparison.runs import group, load
+    from es.comparison.summary import summarise
+    from es.monitor import plotting
+
+    def warn(text: str) -> None:
+        print(f"warning: {text}", file=sys.stderr)
+
+    groups = group(load(options.run_dirs, warn))
+    summaries = [summarise(each) for each in groups]
+    base = Path(re.sub(r"\.(png|csv|md)$", "", options.output))
+    if not base.name:
+        raise UsageError(f"--output {options.output}: must be the name of files")
+    png, rows, text = (base.with_name(base.name + suffix) for suffix in (".png", ".csv", ".md"))
+    contents = {
+        png: plotting.png(picture.compare(groups, options.by)),
+        rows: table.as_csv(summaries).encode(),
+        text: table.as_markdown(summaries, png.name).encode(),
+    }
+    with rundir.writable(base, "--output"):
+        base.parent.mkdir(parents=True, exist_ok=True)
+        for path, content in contents.items():
+            rundir.replace(path, content)
+    from rich.console import Console
+
+    terminal = sys.stdout.isatty()
+    Console(highlight=False, width=None if terminal else WIDE).print(table.for_terminal(summaries))
+    print("Written:", ", ".join(map(str, contents)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

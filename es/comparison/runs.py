@@ -1,0 +1,131 @@
+"""Runs read back from their directories, and grouped: seeds of the same thing are one group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from es.config import FIELDS, Config, flag
+from es.config.sources import deciding, read_toml
+from es.errors import UsageError, in_one_line
+from es.monitor.progress import Progress, read_progress
+from es.rundir import PROGRESS, SETTINGS
+
+EXAMPLE = "give a run's directory, such as checkpoints/CartPole-v1"
+
+
+class Run(NamedTuple):
+    """A run's directory, its figures, and its settings, unless these are missing."""
+
+    directory: Path
+    progress: Progress
+    config: Config | None
+
+
+class Group(NamedTuple):
+    """Runs that differ in their seeds alone. label: what sets them apart from other groups."""
+
+    label: str
+    runs: list[Run]
+
+
+def load(names: Sequence[str], warn: Callable[[str], None]) -> list[Run]:
+    """The runs in these directories or in folders of theirs, each once.
+
+    Raises UsageError where there is none, or one that cannot be read or has not finished an update;
+    one of these in a folder of the directory is told to `warn`, and left out.
+    """
+    runs: dict[Path, Run] = {}
+    for name in names:
+        directory = Path(name)
+        for each in _directories(directory):
+            run = _read(each)
+            if run.progress["update"].size:
+                runs[each.resolve()] = run
+            elif each == directory:
+                raise UsageError(f"RUN_DIR {name}: has not finished an update yet; leave it out")
+            else:
+                warn(in_one_line(f"{each}: has not finished an update yet, and is left out"))
+    if not runs:
+        raise UsageError(f"RUN_DIR {' '.join(names)}: holds no run that has finished an update")
+    return list(runs.values())
+
+
+def group(runs: Sequence[Run]) -> list[Group]:
+    """The groups, in the order of their first runs. One without settings is a group of its own."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        key = repr(_identity(run.config)) if run.config else str(run.directory)
+        groups.setdefault(key, []).append(run)
+    firsts = [each[0] for each in groups.values()]
+    identities = [_identity(run.config) for run in firsts if run.config]
+    differing = [name for name in FIELDS if len({repr(own.get(name)) for own in identities}) > 1]
+    unnamed = [run.directory.name for run in firsts if not run.config]
+
+    def label(run: Run) -> str:
+        if run.config is None:
+            name = run.directory.name
+            return name if unnamed.count(name) == 1 else str(run.directory)
+        own = _identity(run.config)
+        words = [_words(name, own[name]) for name in differing if name in own]
+        return ", ".join(words) or run.config.env_name
+
+    return [Group(in_one_line(label(each[0])), each) for each in groups.values()]
+
+
+def common(values: Sequence[Any]) -> Any:
+    """The value that all of them are, or None."""
+    return values[0] if all(value == values[0] for value in values) else None
+
+
+def _directories(directory: Path) -> list[Path]:
+    try:
+        if not directory.is_dir():
+            what = "is no directory" if directory.exists() else "there is no such directory"
+            raise UsageError(f"RUN_DIR {directory}: {what}; {EXAMPLE}")
+        if (directory / PROGRESS).is_file():
+            return [directory]
+        # The name of an environment, and so its default directory, may have a slash in it.
+        found = [
+            path.parent for depth in ("*", "*/*") for path in directory.glob(f"{depth}/{PROGRESS}")
+        ]
+    except (OSError, ValueError) as error:  # a name that is too long, or has a null byte
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"RUN_DIR {directory}: cannot be read ({reason}); {EXAMPLE}") from error
+    if not found:
+        raise UsageError(
+            f"RUN_DIR {directory}: there is no {PROGRESS} in it, or in a folder of it; {EXAMPLE}"
+        )
+    return sorted(found)
+
+
+def _read(directory: Path) -> Run:
+    path = directory / PROGRESS
+    try:
+        progress = read_progress(path)
+    except OSError as error:
+        raise UsageError(f"RUN_DIR {path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise UsageError(f"RUN_DIR {path}: is no table of a run ({error}); leave it out") from error
+    settings = directory / SETTINGS
+    config = Config(**read_toml(str(settings), "RUN_DIR")) if settings.exists() else None
+    return Run(directory, progress, config)
+
+
+def _identity(config: Config) -> dict[str, Any]:
+    """The settings that its group shares."""
+    values = {name: getattr(config, name) for name in deciding(config)}
+    values["optimizer"] = config.optimizer_name  # whichever flag it was chosen with
+    return {name: value for name, value in values.items() if name not in ("seed", "use_adam")}
+
+
+def _words(name: str, value: Any) -> str:
+    word = flag(name)[2:]
+    if name == "env_name":
+        return str(value)
+    if isinstance(value, bool):
+        return word if value else f"no {word}"
+    if isinstance(value, tuple):
+        value = " ".join(map(str, value)) or "none"
+    return f"{word} {'default' if value is None else value}"

@@ -1,0 +1,92 @@
+"""What a group of runs comes to: figures for the table, and a mean line with its spread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from es.comparison.runs import Group
+from es.monitor.progress import Progress, running_mean
+from es.noise import DoubleArray
+
+WINDOW = 10  # updates
+POINTS = 500  # of a mean line
+
+
+class Summary(NamedTuple):
+    """A group's row of the table: means over its runs.
+
+    final: of the last WINDOW updates' unperturbed returns, the mean. best: the highest mean of
+    WINDOW updates in a row. final_std, best_std: over the runs, where there are several.
+    steps_per_second: the median over a run's updates.
+    """
+
+    label: str
+    seeds: int
+    updates: float
+    episodes: float
+    frames: float
+    minutes: float
+    final: float
+    final_std: float | None
+    best: float
+    best_std: float | None
+    steps_per_second: float
+
+
+class Spread(NamedTuple):
+    """A mean line. at, mean: (points,). std: (points,), where there are several lines."""
+
+    at: DoubleArray
+    mean: DoubleArray
+    std: DoubleArray | None
+
+
+def summarise(group: Group) -> Summary:
+    """The group's row of the table."""
+    tables = [run.progress for run in group.runs]
+
+    def mean(column: str) -> float:
+        return float(np.mean([table[column][-1] for table in tables]))
+
+    finals, bests = zip(*map(final_and_best, tables), strict=True)
+    speeds = [float(np.median(table["steps_per_second"])) for table in tables]
+    return Summary(
+        label=group.label,
+        seeds=len(tables),
+        updates=mean("update"),
+        episodes=mean("episodes"),
+        frames=mean("frames"),
+        minutes=mean("wall_seconds") / 60,
+        final=float(np.mean(finals)),
+        final_std=deviation(finals),
+        best=float(np.mean(bests)),
+        best_std=deviation(bests),
+        steps_per_second=float(np.mean(speeds)),
+    )
+
+
+def final_and_best(progress: Progress) -> tuple[float, float]:
+    """A run's final and best return, as in `Summary`; of all updates, if these are fewer."""
+    means = running_mean(progress["unperturbed_return"], WINDOW)
+    whole = means[min(WINDOW, means.size) - 1 :]
+    return float(means[-1]), float(np.fmax.reduce(whole))
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """The standard deviation of a sample, of n - 1 degrees of freedom."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def spread(lines: Sequence[tuple[DoubleArray, DoubleArray]]) -> Spread:
+    """The mean of lines, given by their points, over the stretch that all of them cover.
+
+    Between its points a line is straight. Where there is no such stretch, the result is empty.
+    """
+    first, last = max(at[0] for at, _ in lines), min(at[-1] for at, _ in lines)
+    grid = np.unique(np.linspace(first, last, POINTS)) if first <= last else np.empty(0)
+    values = np.array([np.interp(grid, at, line) for at, line in lines])
+    std = values.std(axis=0, ddof=1) if len(lines) > 1 else None
+    return Spread(grid, values.mean(axis=0), std)

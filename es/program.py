@@ -1,0 +1,31 @@
+"""What every command line of the project shares: errors in one line, and streams that may fail."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from es.errors import RunError
+from es.interrupts import Interrupts
+
+
+def execute(run: Callable[[Interrupts], int]) -> int:
+    """Runs a program, which may raise RunError; the result is the exit status."""
+    if sys.stdout is None:  # closed by whoever started the program
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the program runs)
+    complaint, interrupts = "", Interrupts()
+    try:
+        with interrupts:
+            status = run(interrupts)
+    except RunError as error:
+        complaint, status = f"error: {error}\n", error.status
+    except OSError as error:  # such as a full disk, or `| head`, which leaves nobody to read
+        complaint = "" if isinstance(error, BrokenPipeError) else f"error: {error}\n"
+        status = 128 + interrupts.received if interrupts.received else 1
+    for stream, last_words in ((sys.stdout, ""), (sys.stderr, complaint)):
+        try:
+            print(last_words, end="", file=stream, flush=True)
+        except OSError:  # what cannot be written is forgotten, or Python would complain about it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return status
