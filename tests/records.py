@@ -1,8 +1,9 @@
 """Figures of updates, written to a run's files and read back."""
 
+import numpy as np
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from es.monitor.record import Record
+from es.monitor.record import COLUMNS, Record
 
 
 def record(update: int) -> Record:
@@ -16,6 +17,18 @@ def write(files, record):
     files.add(record)
     files.csv.flush()
     files.events.flush()
+
+
+def write_progress(directory, count, **columns):
+    """A progress.csv of so many updates, with columns replaced by one value or one per update."""
+    directory.mkdir(parents=True, exist_ok=True)
+    table = np.array([record(update) for update in range(1, count + 1)]).reshape(-1, len(COLUMNS))
+    for name, values in columns.items():
+        table[:, COLUMNS.index(name)] = values
+    path = directory / "progress.csv"
+    lines = [",".join(COLUMNS), *(",".join(map(repr, row)) for row in table.tolist())]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
 
 
 def scalars(directory):

@@ -35,6 +35,8 @@ def compare(groups: Sequence[Group], by: str) -> Figure:
         x_label,
         f"unperturbed return (mean of {window} updates)",
     )
+    if by != "minutes":
+        plotting.count_in_thousands(axes.xaxis)
     for index, group in enumerate(groups):
         colour = plotting.COLOURS[index % len(plotting.COLOURS)]
         style = plotting.STYLES[index % len(plotting.STYLES)]

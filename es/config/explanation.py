@@ -54,7 +54,8 @@ def explain(
                 f"; did you mean {close[0]}?" if close and like != "--" else ""
             )
         known, values = (spelled if spelled in kinds else None), [value] if equals else []
-    return f"{' '.join(argv)}: cannot be read; see --help"
+    remedy = "give what belongs to no flag in one row; " if positional else ""
+    return f"{' '.join(argv)}: cannot be read; {remedy}see --help"
 
 
 def _fault(

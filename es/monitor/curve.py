@@ -70,6 +70,7 @@ def draw(directory: Path, title: str, target: float | None = None) -> None:
 def learning_curve(progress: Progress, title: str, target: float | None = None) -> Figure:
     """The picture of a run's returns. target: its --target-return, if any."""
     figure, axes = plotting.new_figure(title, "episodes", "return (sum of an episode's rewards)")
+    plotting.count_in_thousands(axes.xaxis)
     episodes, unperturbed = progress["episodes"], progress["unperturbed_return"]
     window = smoothing_window(episodes.size)
 
@@ -97,7 +98,7 @@ def learning_curve(progress: Progress, title: str, target: float | None = None) 
     )  # fmt: skip
     if target is not None:
         plotting.draw_target(axes, target)
-    if progress["update"][:1] == 1:  # and not of a run that branched off from another
+    if 1 in progress["update"][:1]:  # and not of a run that branched off from another
         axes.set_xlim(left=0)
     _count_frames(axes, episodes, progress["frames"])
     plotting.add_legend(figure, columns=3)

@@ -53,7 +53,6 @@ def new_figure(title: str, x_label: str, y_label: str) -> tuple[Figure, Axes]:
     axes.grid(color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_color("0.8")
-    count_in_thousands(axes.xaxis)
     return figure, axes
 
 
@@ -103,8 +102,11 @@ def extremes(values: DoubleArray) -> npt.NDArray[np.intp]:
 
 
 def literal(text: str) -> str:
-    """A text from outside that is shown as it is: no formula between dollars."""
-    return text.replace("$", r"\$")
+    """A text from outside that is shown as it is.
+
+    For Matplotlib, dollars enclose formulas, and what begins with _ has no place in a legend.
+    """
+    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
 def png(figure: Figure) -> bytes:
