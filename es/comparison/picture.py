@@ -37,6 +37,7 @@ def compare(groups: Sequence[Group], by: str) -> Figure:
     )
     if by != "minutes":
         plotting.count_in_thousands(axes.xaxis)
+    opacity = 1.0 if len(groups) <= 4 else 0.5  # of what lies behind the mean lines
     for index, group in enumerate(groups):
         colour = plotting.COLOURS[index % len(plotting.COLOURS)]
         style = plotting.STYLES[index % len(plotting.STYLES)]
@@ -50,16 +51,16 @@ def compare(groups: Sequence[Group], by: str) -> Figure:
                 shown = plotting.extremes(line)
                 axes.plot(
                     at[shown], line[shown], color=colour, linewidth=plotting.THIN,
-                    alpha=plotting.PALE, marker=plotting.marker(line),
+                    alpha=opacity * plotting.PALE, marker=plotting.marker(line),
                 )  # fmt: skip
             axes.fill_between(
                 mean.at, mean.mean - mean.std, mean.mean + mean.std,
-                color=colour, alpha=plotting.BAND, linewidth=0,
+                color=colour, alpha=opacity * plotting.BAND, linewidth=0,
             )  # fmt: skip
         seeds = f" ({len(lines)} seeds)" if len(lines) > 1 else ""
         axes.plot(
             mean.at, mean.mean, color=colour, linestyle=style, linewidth=plotting.THICK,
-            marker=plotting.marker(mean.mean), label=plotting.literal(group.label) + seeds,
+            marker=plotting.marker(mean.mean), zorder=3, label=plotting.literal(group.label) + seeds,
         )  # fmt: skip
     target = common([config and config.target_return for config in configs])
     if target is not None:
