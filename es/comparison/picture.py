@@ -59,8 +59,8 @@ def compare(groups: Sequence[Group], by: str) -> Figure:
             )  # fmt: skip
         seeds = f" ({len(lines)} seeds)" if len(lines) > 1 else ""
         axes.plot(
-            mean.at, mean.mean, color=colour, linestyle=style, linewidth=plotting.THICK,
-            marker=plotting.marker(mean.mean), zorder=3, label=plotting.literal(group.label) + seeds,
+            mean.at, mean.mean, color=colour, linestyle=style, linewidth=plotting.THICK, zorder=3,
+            marker=plotting.marker(mean.mean), label=plotting.literal(group.label) + seeds,
         )  # fmt: skip
     target = common([config and config.target_return for config in configs])
     if target is not None:
