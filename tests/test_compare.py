@@ -222,7 +222,9 @@ def test_the_files_and_the_table(compare):
         a_run(f"{number}", RISING, {"seed": number})
     a_run("3", FALLING, {"lr": 0.5})
     without_settings("a|b [red]")
-    status, out, err = compare("1", "2", "3", "a|b [red]", "--by", "episodes", "--output", "out/c")
+    status, out, err = compare(
+        "1", "2", "3", "a|b [red]", "--by", "episodes", "--output", "out/c.png"
+    )
     assert (status, err) == (0, "")
     assert sorted(path.name for path in Path("out").iterdir()) == ["c.csv", "c.md", "c.png"]
     runs = groups("1", "2", "3", "a|b [red]")
