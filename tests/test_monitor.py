@@ -81,7 +81,7 @@ def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):
     checkpoint: Any = None
     names.clear()
     monitor.commit(dict.fromkeys(("latest.pth", "update-3.pth", "best.pth"), checkpoint))
-    assert monitor.close(patience=lambda: 0.0) == {}
+    assert monitor.close(hurried=lambda: True) == {}
     assert names == ["progress", "events.o", "update-3.pth", "best.pth", "latest.pth"]
     directory.close()
 
@@ -121,14 +121,14 @@ def test_a_painter_that_was_killed_is_replaced(tmp_path):
     write(files, record(1))
     painter._due = 0
     painter.request()
-    assert painter._process is not None
-    first = painter._process
+    assert painter._helper._process is not None
+    first = painter._helper._process
     first.kill()
     first.wait()
     painter.request()
     painter.close(lambda: 60)
     files.close()
-    assert painter._process is not first
+    assert painter._helper._process is not first
     assert png_size(tmp_path / "learning_curve.png") == (960, 600)
 
 

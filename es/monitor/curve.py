@@ -10,25 +10,35 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from es.monitor import plotting
 from es.monitor.helper import HelperProcess, woken
+from es.monitor.progress import Progress, read_progress, running_mean, smoothing_window
+from es.noise import DoubleArray
 from es.rundir import CURVE, PROGRESS
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 REDRAW_SECONDS = 10.0
-LINES = {
-    "return_mean": ("average", "#0072b2", "-"),
-    "return_max": ("max", "#009e73", ":"),
-    "return_min": ("min", "#d55e00", ":"),
-    "unperturbed_return": ("unperturbed", "#000000", "-"),
-}
+LABEL_WIDTH = 0.08  # of the picture, that the axis above has for each label
 
 
 class CurvePainter:
-    """The master's end of the drawing process, which is started by the first picture."""
+    """The master's end of the drawing process, which is started by the first picture.
 
-    def __init__(self, directory: Path, title: str) -> None:
-        self._helper = HelperProcess(__name__, [str(directory.resolve()), title])
+    target: the run's --target-return, if any.
+    """
+
+    def __init__(self, directory: Path, title: str, target: float | None = None) -> None:
+        shown = "" if target is None else repr(target)
+        self._helper = HelperProcess(__name__, [str(directory.resolve()), title, shown])
         self._due = time.monotonic() + REDRAW_SECONDS
         self._drawn = True
 
@@ -50,38 +60,86 @@ class CurvePainter:
         self._drawn = True
 
 
-def draw(directory: Path, title: str) -> None:
-    """Draws a run's returns against its episodes."""
-    import matplotlib
-    import numpy as np
+def draw(directory: Path, title: str, target: float | None = None) -> None:
+    """Replaces a run's learning_curve.png; raises OSError, and ValueError for a damaged table."""
+    plotting.save(
+        learning_curve(read_progress(directory / PROGRESS), title, target), directory / CURVE
+    )
 
-    matplotlib.use("Agg")
-    from matplotlib.figure import Figure
 
-    with (directory / PROGRESS).open() as file:
-        columns = file.readline().strip().split(",")
-        used = [columns.index(column) for column in ("episodes", *LINES)]
-        episodes, *lines = np.loadtxt(file, delimiter=",", usecols=used, ndmin=2).T
-    figure = Figure(figsize=(8, 5), dpi=120, layout="constrained")
-    axes = figure.add_subplot()
-    marker = "." if len(episodes) < 3 else None  # a line needs two points to be seen
-    for values, (label, colour, style) in zip(lines, LINES.values(), strict=True):
-        axes.plot(episodes, values, label=label, color=colour, linestyle=style, marker=marker)
-    axes.set_title(title)
-    axes.set_xlabel("episodes")
-    axes.set_ylabel("return")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    temporary = directory / f".{CURVE}"
-    figure.savefig(temporary, format="png")
-    temporary.replace(directory / CURVE)
+def learning_curve(progress: Progress, title: str, target: float | None = None) -> Figure:
+    """The picture of a run's returns. target: its --target-return, if any."""
+    figure, axes = plotting.new_figure(title, "episodes", "return (sum of an episode's rewards)")
+    episodes, unperturbed = progress["episodes"], progress["unperturbed_return"]
+    window = smoothing_window(episodes.size)
+
+    def line(values: DoubleArray, **style: Any) -> None:
+        shown = plotting.extremes(values)
+        axes.plot(episodes[shown], values[shown], marker=plotting.marker(values), **style)
+
+    lowest, highest = progress["return_min"], progress["return_max"]
+    shown = np.union1d(plotting.extremes(lowest), plotting.extremes(highest))
+    axes.fill_between(
+        episodes[shown], lowest[shown], highest[shown],
+        color="0.5", alpha=plotting.BAND, label="population: min to max",
+    )  # fmt: skip
+    line(
+        progress["return_mean"], color=plotting.VERMILION, linewidth=1.2,
+        linestyle=plotting.STYLES[2], label="population: average",
+    )  # fmt: skip
+    line(
+        unperturbed, color=plotting.BLUE, linewidth=plotting.THIN, alpha=plotting.PALE,
+        label="unperturbed",
+    )  # fmt: skip
+    line(
+        running_mean(unperturbed, window), color=plotting.BLUE, linewidth=plotting.THICK,
+        label=f"unperturbed: mean of {window} updates",
+    )  # fmt: skip
+    if target is not None:
+        plotting.draw_target(axes, target)
+    if progress["update"][:1] == 1:  # and not of a run that branched off from another
+        axes.set_xlim(left=0)
+    _count_frames(axes, episodes, progress["frames"])
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def _count_frames(axes: Axes, episodes: DoubleArray, frames: DoubleArray) -> None:
+    """An axis above, of the frames in so many episodes: uneven, since these differ in length."""
+    from matplotlib.ticker import MaxNLocator
+
+    # Its scale must rise everywhere, and go on to both sides.
+    known = np.column_stack(([0.0, *episodes], [0.0, *frames]))
+    known = known[np.append(True, (np.diff(known, axis=0) > 0).all(axis=1))]
+    if len(known) < 2:
+        return
+    first, last = known[1] - known[0], known[-1] - known[-2]
+    span = known[-1, 0] - known[0, 0]
+    x, y = np.vstack(
+        (known[0] - first * span / first[0], known, known[-1] + last * span / last[0])
+    ).T
+    there, back = partial(np.interp, xp=x, fp=y), partial(np.interp, xp=y, fp=x)
+    above = axes.secondary_xaxis("top", functions=(there, back))
+    left, right = axes.get_xlim()
+    ticks: list[float] = []
+    for tick in MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]).tick_values(
+        max(there(left), 0), there(right)
+    ):
+        at = back(tick)
+        if left <= at <= right and (
+            not ticks or at - back(ticks[-1]) > LABEL_WIDTH * (right - left)
+        ):
+            ticks.append(tick)
+    above.set_ticks(ticks)
+    above.set_xlabel("frames (steps of these episodes)")
+    plotting.count_in_thousands(above.xaxis)
 
 
 def main() -> None:
     """Draws whenever it is woken."""
-    directory, title = Path(sys.argv[1]), sys.argv[2]
+    directory, title, target = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     for _ in woken():
-        draw(directory, title)
+        draw(directory, title, float(target) if target else None)
         gc.collect()  # figures refer to themselves, and a long run draws thousands
 
 

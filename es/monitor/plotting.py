@@ -1,0 +1,112 @@
+"""The style of all pictures: axes, colours, lines that stay quick to draw, and the file."""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from es.noise import DoubleArray
+from es.rundir import replace
+
+if TYPE_CHECKING:  # Matplotlib is imported where something is drawn
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+# The colours of Okabe and Ito (2008), which colour-blind people can tell apart, without the yellow,
+# which is too pale for a line.
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
+)  # fmt: skip
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+STYLES = (
+    "-",
+    (0, (6, 2)),
+    (0, (6, 2, 1, 2)),
+    (0, (1.5, 1.5)),
+    (0, (6, 2, 1, 2, 1, 2)),
+    (0, (3, 1)),
+)
+THICK, THIN, PALE, BAND = 2.0, 0.8, 0.4, 0.18  # widths of lines; opacities of lines and bands
+STRETCHES = 1000  # of a line, of each of which two points are drawn
+
+
+def new_figure(title: str, x_label: str, y_label: str) -> tuple[Figure, Axes]:
+    """An empty picture."""
+    # It tells, in log lines, of fonts and of folders for caches that it misses.
+    logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_title(literal(title))
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.margins(x=0.02)
+    axes.grid(color="0.9")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_color("0.8")
+    count_in_thousands(axes.xaxis)
+    return figure, axes
+
+
+def count_in_thousands(axis: Axis) -> None:
+    """Has an axis spell large counts as 20k and 1.5M."""
+    from matplotlib.ticker import EngFormatter
+
+    axis.set_major_formatter(EngFormatter(sep=""))
+
+
+def draw_target(axes: Axes, target: float) -> None:
+    """A dashed line at the --target-return."""
+    axes.axhline(
+        target, color=BLACK, linewidth=1.2, linestyle=(0, (4, 4)), label=f"solved: {target:g}"
+    )
+
+
+def marker(values: DoubleArray) -> str | None:
+    """What shows a line that has too few points to be one."""
+    return "." if np.isfinite(values).sum() < 3 else None
+
+
+def extremes(values: DoubleArray) -> npt.NDArray[np.intp]:
+    """The indices, in order, of what must be drawn of a long line for it to look as if all was.
+
+    These are the lowest and the highest value of each of STRETCHES, and both ends.
+    """
+    size = math.ceil(values.size / STRETCHES)
+    if size < 3:
+        return np.arange(values.size)
+    starts = np.arange(0, values.size, size)
+    padded = np.full((starts.size, size), np.nan)
+    padded.flat[: values.size] = values
+    unknown = np.isnan(padded)
+    lowest = starts + np.where(unknown, np.inf, padded).argmin(axis=1)
+    highest = starts + np.where(unknown, -np.inf, padded).argmax(axis=1)
+    return np.unique(np.concatenate((lowest, highest, [0, values.size - 1])))
+
+
+def literal(text: str) -> str:
+    """A text from outside that is shown as it is: no formula between dollars."""
+    return text.replace("$", r"\$")
+
+
+def png(figure: Figure) -> bytes:
+    """The picture as a file's content."""
+    content = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that the font does not have
+        figure.savefig(content, format="png")
+    return content.getvalue()
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Replaces the picture on disk; raises OSError."""
+    replace(path, png(figure))
