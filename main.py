@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """The command line: python main.py --help."""
 
 from __future__ import annotations
