@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """The command line: python main.py --help."""
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     validate(config, combinations=not config.restore)
     limit_threads()
     if config.list_envs is not None:
-        from envs import catalogue
+        from envs.catalogue import show
 
-        return catalogue.show(config.list_envs)
+        return show(config.list_envs)
     if not config.test and config.workers != 0 and config.ray is None:
         os.environ[PRELOAD] = config.env_name
         start_forkserver(["preload"])  # it imports what workers need while this process does

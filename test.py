@@ -97,13 +97,9 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
     finally:
         if episodes:
             print(_as_json(config, update, episodes) if config.json else _in_words(episodes))
-    if video:
-        recorded = video.path
-        if several:
-            mean, _ = mean_and_std([episode.episode_return for episode in episodes])
-            named = recorded.with_stem(f"{recorded.stem}-return-{mean:.6g}")
-            recorded = recorded.replace(named)
-        say(f"Recorded {recorded}: {video.frames} frames, {video.seconds:.1f} s")
+        if video and video.written:
+            path = _named_after(video.path, episodes) if several else video.path
+            say(f"Recorded {path}: {video.frames} frames, {video.seconds:.1f} s")
 
 
 def _make(
@@ -122,6 +118,12 @@ def _make(
     title = config.env_name if update is None else f"{config.env_name}   update {update}"
     video = Video(path, speed, title)
     return Watched(drawn, video, "--video"), video
+
+
+def _named_after(video: Path, episodes: Sequence[Episode]) -> Path:
+    """Where the video is now: its name tells the mean return."""
+    mean, _ = mean_and_std([episode.episode_return for episode in episodes])
+    return video.replace(video.with_stem(f"{video.stem}-return-{mean:.6g}"))
 
 
 def _count(config: Config) -> int | None:

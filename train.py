@@ -27,8 +27,6 @@ from game import Restored
 from launch import Run, launch
 from model import unflatten
 
-PICTURE_SECONDS, HURRIED_SECONDS = 20.0, 1.5  # to wait for the last one
-
 
 def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     """Trains until an ending condition; the result is the exit status."""
@@ -53,6 +51,7 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
                 title=config.env_name,
                 counters=run.counters,
                 target=config.target_return,
+                recorder=("recorder", config.env_name) if config.video_every else None,
             )
         trainer = Trainer(run, monitor, interrupts)
         interrupts.defer()
@@ -65,9 +64,7 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             try:
                 run.pool.close()  # now, since it takes the cores that the last picture needs
             finally:
-                unwritten = monitor.close(
-                    patience=lambda: HURRIED_SECONDS if interrupts.received else PICTURE_SECONDS
-                )
+                unwritten = monitor.close(hurried=lambda: interrupts.received is not None)
         status, last_line = conclude(
             run.config, trainer.counters, trainer.solved, path, interrupted, unwritten
         )
@@ -113,6 +110,7 @@ class Trainer:
             batch = put_together(results, episodes, config.reward_shift)
         score = batch.unperturbed
         files: dict[str, Checkpoint] = {}
+        film: Checkpoint | None = None
         self.solved = self._reach_target(score)
         if config.eval_every is None and self._is_best(score):
             files[rundir.BEST] = self.saved
@@ -133,8 +131,10 @@ class Trainer:
             files[rundir.LATEST] = self.saved
             if config.save_every and self.counters.update % config.save_every == 0:
                 files[f"update-{self.counters.update}.pth"] = self.saved
+            if config.video_every and self.counters.update % config.video_every == 0:
+                film = self.saved
         record = self._record(batch, lr, sigma, norm)
-        self.monitor.commit(files, record=record)
+        self.monitor.commit(files, record=record, film=film)
         self.monitor.console.report(
             record, n=config.n, cap=cap, use_adam=config.optimizer_name != "sgd"
         )

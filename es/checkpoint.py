@@ -93,7 +93,8 @@ def load(path: str) -> Checkpoint | dict[str, torch.Tensor]:
         with open(path, "rb", opener=_without_waiting) as file:
             content = torch.load(vetted(file), map_location="cpu", weights_only=True)
     except OSError as error:
-        raise UsageError(f"--restore {path}: cannot be read ({error.strerror})") from error
+        remedy = "; give a file in it, such as latest.pth" if os.path.isdir(path) else ""
+        raise UsageError(f"--restore {path}: cannot be read ({error.strerror}){remedy}") from error
     except Exception as error:  # torch raises all kinds of things for damaged files
         reason = f" ({error})" if isinstance(error, UnfitError) else ""
         raise UsageError(

@@ -30,16 +30,16 @@ class Video:
 
     def __init__(self, path: Path, frames_per_second: float, title: str) -> None:
         self.path, self._speed, self._title = path, frames_per_second, title
-        self.frames = 0
+        self.frames, self.written = 0, False
         self._complaint = f"--video {path}: cannot be written"
         self._recording = path.with_name(f".{path.stem}.recording.mp4")
         self._canvas: np.ndarray | None = None
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._recording.touch()  # before anything is played
             if path.is_dir():
                 raise IsADirectoryError(None, "it is a directory")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._recording.touch()  # before anything is played
         except OSError as error:
             raise UsageError(f"{self._complaint} ({error.strerror})") from error
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (until it is closed)
@@ -85,6 +85,7 @@ class Video:
                     convert(self._recording, self.path, GIF_WIDTH, min(self._speed, GIF_SPEED))
                 else:
                     self._recording.replace(self.path)
+                self.written = True
         except OSError as error:
             raise UsageError(f"{self._complaint} ({error.strerror or error})") from error
         finally:

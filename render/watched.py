@@ -19,7 +19,8 @@ from es.errors import UsageError
 BACKENDS = ("egl", "osmesa", "glfw")
 TRY_BACKEND = (
     "import importlib, sys;"
-    "importlib.import_module(f'mujoco.{sys.argv[1]}').GLContext(64, 64).make_current();"
+    "context = importlib.import_module(f'mujoco.{sys.argv[1]}').GLContext(64, 64);"
+    "context.make_current();"
     "import mujoco;"
     "mujoco.MjrContext(mujoco.MjModel.from_xml_string('<mujoco/>'), 100)"
 )
@@ -98,17 +99,17 @@ def make_drawn(environment: Mapping[str, Any], remedy: str) -> gymnasium.Env:
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     try:
         env = make_env(environment, "rgb_array")
+        if "mujoco" in sys.modules:
+            choose_backend()
     except UsageError as error:
         raise UsageError(f"{error}; {remedy}") from error
-    if "mujoco" in sys.modules:
-        choose_backend()
     return env
 
 
 def choose_backend() -> None:
     """Has MuJoCo draw with what works here, unless MUJOCO_GL says with what.
 
-    Left to itself, it takes a display for granted.
+    Left to itself, it takes a display for granted. Raises UsageError where nothing works.
     """
     if sys.platform != "linux" or "MUJOCO_GL" in os.environ:
         return
@@ -120,6 +121,10 @@ def choose_backend() -> None:
         if tried.returncode == 0:
             os.environ["MUJOCO_GL"] = backend
             return
+    raise UsageError(
+        "MuJoCo finds nothing to draw with here: install EGL or OSMesa (on Debian and Ubuntu: "
+        "apt-get install libegl1 libgl1-mesa-dri)"
+    )
 
 
 def frames_per_second(env: gymnasium.Env, frame_skip: int = 1) -> float:

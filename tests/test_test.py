@@ -1,5 +1,6 @@
 """Watching a checkpoint."""
 
+import json
 import os
 import re
 
@@ -7,7 +8,8 @@ import numpy as np
 import pytest
 
 from envs import describe_env, make_env
-from test import Window, open_display
+from envs.catalogue import names
+from render.watched import frames_per_second
 from tests.conftest import read
 
 
@@ -112,10 +114,84 @@ def test_every_frame_is_shown_until_the_window_closes(program, monkeypatch, env)
     ("env", "skip", "speed"),
     [("Pendulum-v1", 1, 30), ("Pendulum-v1", 3, 10), ("PongDeterministic-v4", 3, 20)],
 )
-def test_frames_are_shown_at_the_environments_speed(monkeypatch, env, skip, speed):
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+def test_frames_are_shown_at_the_environments_speed(env, skip, speed):
     description = describe_env(env, frame_skip=skip)
     shown = make_env(description, "rgb_array")
-    window = Window(shown, open_display(), env, description["frame_skip"])
-    assert window._frames_per_second == speed
-    window.close()
+    assert frames_per_second(shown, description["frame_skip"]) == speed
+    shown.close()
+
+
+def test_json_is_one_line_of_what_is_printed_else(program, run):
+    play = ("--test", "--restore", run, "--episodes", 3)
+    status, out, err = program(*play, "--json")
+    assert (status, err, out.count("\n")) == (0, "", 1)
+    found = json.loads(out)
+    returns = rewards(program(*play, "--no-render")[1])
+    assert found == {
+        "checkpoint": run, "env_name": "CartPole-v1", "update": 3, "seed": 1,
+        "stochastic_start": 0, "episodes": 3, "mean": np.mean(returns), "std": np.std(returns),
+        "min": min(returns), "max": max(returns), "returns": returns, "lengths": returns,
+    }  # fmt: skip
+
+
+def test_returns_that_are_no_numbers_are_null_in_json(program):
+    """JSON has no word for them."""
+    game = ("--env-name", "tests.faulty:Faulty-v0", "--env-kwargs", "fault=nan", "--seed", 1)
+    program(*game, "--n", 8, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
+    play = ("--test", "--restore", "run/latest.pth", "--json", "--episodes", 20, *game[:2])
+    found = json.loads(program(*play)[1], parse_constant=lambda word: pytest.fail(word))
+    assert None in found["returns"]
+    assert found["mean"] is None
+
+
+def test_a_directory_is_played_snapshot_by_snapshot(program):
+    program.train("--max-gradient-updates", 11, "--save-every", 1, "--run-dir", "run")
+    play = ("--test", "--restore", "run", "--episodes", 1)
+    lines = [json.loads(line) for line in program(*play, "--json")[1].splitlines()]
+    assert [line["update"] for line in lines][:11] == list(range(1, 12))
+    assert [line["checkpoint"] for line in lines][11:] == ["run/best.pth", "run/latest.pth"]
+    out = program(*play, "--no-render")[1]
+    assert "run/update-10.pth, update 10:" in out
+    assert rewards(out) == [line["mean"] for line in lines]
+
+
+def test_a_directory_without_checkpoints_is_an_error_and_so_is_carrying_one_on(program, run):
+    os.mkdir("empty")
+    for arguments in (("--test", "--restore", "empty"), ("--restore", "run")):
+        status, out, err = program(*arguments)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert f"--restore {arguments[-1]}: " in err
+
+
+def test_a_stochastic_start_plays_other_episodes_the_same_each_time(program, run):
+    play = ("--test", "--json", "--restore", run)
+    plain = json.loads(program(*play)[1])
+    first, again = (program(*play, "--stochastic-start", 8)[1] for _ in range(2))
+    assert first == again
+    assert json.loads(first)["stochastic_start"] == 8
+    assert json.loads(first)["returns"] != plain["returns"]
+
+
+def test_environments_are_listed_with_their_spaces_and_settings(program):
+    status, out, err = program("--list-envs", "cartpole-v", "pendulum-v1", "Pong")
+    assert (status, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    cartpole = ["CartPole-v1", "Box(4)", "Discrete(2)", "MLP", "configs/CartPole-v1.toml"]
+    assert cartpole in lines
+    assert ["Pendulum-v1", "Box(3)", "Box(1)", "MLP", "configs/Pendulum-v1.toml"] in lines
+    assert ["ALE/Pong-v5", "Box(210x160x3)", "Discrete(6)", "Convnet-LSTM"] in lines
+    assert "PongDeterministic-v4" in out
+    assert "Acrobot" not in out
+
+
+def test_only_the_newest_versions_are_listed_unless_asked_for():
+    found = names(())
+    assert "HalfCheetah-v5" in found
+    assert "ALE/Breakout-v5" in found
+    assert not {"HalfCheetah-v4", "Breakout-v4", "BreakoutNoFrameskip-v4"} & {*found}
+    assert "HalfCheetah-v4" in names(["halfcheetah"])
+    assert "BreakoutDeterministic-v4" in names(["breakout"])
+
+
+def test_a_listing_of_nothing_is_an_error(program):
+    assert program("--list-envs", "nonsense")[0] == 2

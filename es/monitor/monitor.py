@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -12,14 +13,18 @@ from es.monitor.curve import CurvePainter
 from es.monitor.events import EVENTS
 from es.monitor.files import ProgressFiles
 from es.monitor.record import Record
-from es.rundir import BEST, CURVE, LATEST, PROGRESS, RunDir
+from es.monitor.videos import VideoRecorder
+from es.rundir import BEST, CURVE, LATEST, PROGRESS, VIDEOS, RunDir
 from es.writer import BackgroundWriter
+
+PICTURE_SECONDS, HURRIED_SECONDS = 20.0, 1.5  # to wait for the last one
 
 
 class Monitor:
     """Reports the updates of the run in `directory`, which has come as far as `counters` say.
 
-    title, target: of the learning curve, the latter being the --target-return, if any.
+    title, target: of the learning curve, the latter being the --target-return, if any. recorder:
+    module and argument of the helper that makes videos, if any are wanted.
     """
 
     def __init__(
@@ -30,11 +35,13 @@ class Monitor:
         title: str,
         counters: Counters,
         target: float | None = None,
+        recorder: tuple[str, str] | None = None,
     ) -> None:
         self.console = console
         self._directory, path = directory, directory.path
         self._files = ProgressFiles(path, counters.update, counters.evaluated)
         self._painter = CurvePainter(path, title, target)
+        self._recorder = VideoRecorder(path, *recorder, console.warn) if recorder else None
         self._writer = BackgroundWriter(
             lambda trouble: console.warn(f"{path}: {trouble}"),
             precious=(PROGRESS, EVENTS, BEST, LATEST),
@@ -46,12 +53,14 @@ class Monitor:
         *,
         record: Record | None = None,
         evaluation: tuple[int, float, float] | None = None,
+        film: Checkpoint | None = None,
     ) -> None:
         """Writes figures, then checkpoints by file name, of which latest.pth comes last.
 
         In this order, a run that is carried on lacks nothing of before its latest checkpoint, but
         for what the disk has refused.
-        evaluation: the number of updates before it, mean and standard deviation.
+        evaluation: the number of updates before it, mean and standard deviation. film: of whose
+        policy an episode is to be recorded.
         """
 
         def add() -> None:
@@ -71,22 +80,33 @@ class Monitor:
                 EVENTS: self._files.events.flush,
                 CURVE: draw,
             }
+            | ({VIDEOS: partial(self._recorder.record, film)} if self._recorder and film else {})
             | {
                 name: partial(self._save, files[name], name)
                 for name in sorted(files, key=lambda name: name == LATEST)
             }
         )
 
-    def close(self, *, patience: Callable[[], float]) -> dict[str, str]:
-        """Finishes everything written; waits for the last picture at most `patience()` seconds.
+    def close(self, *, hurried: Callable[[], bool]) -> dict[str, str]:
+        """Finishes everything written; waits for the last picture, and for all videos.
 
-        The result is what could not be written, and why.
+        hurried: whether the user does not want to wait. The result is what could not be written,
+        and why.
         """
         try:
             return self._writer.close()
         finally:
-            self._painter.close(patience)
+            self._painter.close(lambda: HURRIED_SECONDS if hurried() else PICTURE_SECONDS)
             self._files.close()
+            if self._recorder:
+                self._finish_videos(self._recorder, hurried)
+
+    def _finish_videos(self, recorder: VideoRecorder, hurried: Callable[[], bool]) -> None:
+        if (count := recorder.waiting()) and not hurried():
+            self.console.say(f"Recording the last videos ({count}); Ctrl-C leaves them ...")
+        recorder.close(lambda: 0.0 if hurried() else math.inf)
+        if count := recorder.waiting():
+            self.console.say(f"Videos left to be recorded when the run is carried on: {count}")
 
     def _save(self, checkpoint: Checkpoint, name: str) -> None:
         self._directory.check()  # another run may have taken its place

@@ -1,0 +1,213 @@
+"""Recorded episodes, decoded again."""
+
+import io
+import itertools
+import os
+import signal
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL.GifImagePlugin import GifImageFile
+
+from render import video, watched
+from render.video import CAPTION_HEIGHT
+from tests.conftest import RUN, descendants
+from tests.test_test import rewards
+
+
+@pytest.fixture
+def checkpoint(program):
+    """Of a policy that keeps the pole up for a while."""
+    program.train("--max-gradient-updates", 3, "--run-dir", "run", "--save-every", 1)
+    return "run/latest.pth"
+
+
+def decoded(path):
+    """Its frames, (height, width, 3), and how many are to be shown in a second."""
+    reader = cv2.VideoCapture(str(path))
+    speed = reader.get(cv2.CAP_PROP_FPS)
+    frames: list[np.ndarray] = []
+    while True:
+        more, frame = reader.read()
+        if not more:
+            return frames, speed
+        frames.append(frame)
+
+
+def differing(frames):
+    """How many frames differ from the one before, below the caption."""
+    pictures = [frame[CAPTION_HEIGHT:].astype(int) for frame in frames]
+    return sum(np.abs(one - other).max() > 40 for one, other in itertools.pairwise(pictures))
+
+
+def test_every_step_is_a_frame_at_the_environments_speed(program, checkpoint):
+    status, out, err = program(
+        "--test", "--restore", checkpoint, "--video", "new/out.mp4", "--episodes", 2
+    )
+    assert (status, err) == (0, "")
+    steps = [int(line.split()[-2]) for line in out.splitlines() if line.startswith("Episode")]
+    frames, speed = decoded("new/out.mp4")
+    assert (len(frames), speed) == (sum(steps) + 2, 50)
+    assert differing(frames) > 0.8 * len(frames)
+    assert frames[0].shape == (400 + CAPTION_HEIGHT, 600, 3)
+    captions = {frame[:CAPTION_HEIGHT].tobytes() for frame in frames}
+    assert len(captions) > max(steps) / 2  # the return counts up
+    assert out.splitlines()[-1] == f"Recorded new/out.mp4: {len(frames)} frames, " + (
+        f"{len(frames) / 50:.1f} s"
+    )
+    assert os.listdir("new") == ["out.mp4"]
+
+
+def test_the_same_episodes_are_recorded_as_are_played_unseen(program, checkpoint):
+    recorded = program("--test", "--restore", checkpoint, "--video", "a.mp4", "--episodes", 2)[1]
+    unseen = program("--test", "--restore", checkpoint, "--no-render", "--episodes", 2)[1]
+    assert rewards(recorded) == rewards(unseen)
+
+
+def test_a_small_picture_is_enlarged_and_a_gif_is_kept_small(program):
+    game = ("--env-name", "PongDeterministic-v4", "--max-episode-length", 30)
+    program(*game, "--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
+    for name in ("pong.mp4", "pong.gif"):
+        status, _, err = program("--test", "--restore", "run/latest.pth", "--video", name)
+        assert (status, err) == (0, "")
+    frames, speed = decoded("pong.mp4")
+    assert (len(frames), speed) == (31, 15)
+    assert frames[0].shape == (3 * 210 + CAPTION_HEIGHT, 3 * 160, 3)
+    with GifImageFile("pong.gif") as gif:
+        assert (gif.n_frames, gif.width) == (31, 320)
+        duration = 0
+        for frame in range(gif.n_frames):
+            gif.seek(frame)
+            duration += gif.info["duration"]
+    assert duration == pytest.approx(31 / 15 * 1000, abs=30)
+
+
+def test_mujoco_is_drawn_without_a_display(program, monkeypatch):
+    for variable in ("DISPLAY", "MUJOCO_GL"):
+        monkeypatch.delenv(variable, raising=False)
+    game = ("--env-name", "InvertedPendulum-v5", "--n", 2, "--workers", 0, "--run-dir", "run")
+    program(*game, "--max-gradient-updates", 1, "--seed", 1)
+    status, out, err = program("--test", "--restore", "run/latest.pth", "--video", "out.mp4")
+    if "nothing to draw with" in err:
+        pytest.skip("MuJoCo needs EGL or OSMesa (apt-get install libegl1 libgl1-mesa-dri)")
+    assert (status, err) == (0, "")
+    frames, speed = decoded("out.mp4")
+    assert speed == 25
+    assert len(frames) == int(out.split(" steps")[0].rpartition(" ")[2]) + 1
+    assert np.std(frames[0][CAPTION_HEIGHT:]) > 10  # not black
+    assert not Path("MUJOCO_LOG.TXT").exists()
+
+
+def test_mujoco_without_graphics_is_one_line(program, monkeypatch):
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setattr(watched, "BACKENDS", ("nonsense",))
+    game = ("--env-name", "InvertedPendulum-v5", "--n", 2, "--workers", 0, "--run-dir", "run")
+    program(*game, "--max-gradient-updates", 1, "--seed", 1)
+    status, _, err = program("--test", "--restore", "run/latest.pth", "--video", "out.mp4")
+    assert status == 2
+    assert err.count("\n") == 1
+    assert "install EGL or OSMesa" in err
+    assert not Path("out.mp4").exists()
+
+
+def test_a_directory_makes_a_video_of_each_snapshot(program, checkpoint):
+    status, out, err = program("--test", "--restore", "run", "--video", "v/out.mp4")
+    assert (status, err) == (0, "")
+    found = rewards(out)
+    names = ["update-1", "update-2", "update-3", "best", "latest"]
+    expected = [
+        f"out-{name}-return-{reward:g}.mp4" for name, reward in zip(names, found, strict=True)
+    ]
+    assert sorted(os.listdir("v")) == sorted(expected)
+    for name, reward in zip(expected, found, strict=True):
+        assert len(decoded(f"v/{name}")[0]) == reward + 1
+        assert f"Recorded v/{name}" in out
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("out.avi", "--video 'out.avi': must be a file whose name ends in .mp4 or .gif"),
+        ("run/latest.pth/out.mp4", "--video run/latest.pth/out.mp4: cannot be written"),
+        ("folder.mp4", "--video folder.mp4: cannot be written (it is a directory)"),
+    ],
+)
+def test_a_video_that_cannot_be_written_is_one_line(program, checkpoint, path, told):
+    Path("folder.mp4").mkdir()
+    before = Path(checkpoint).read_bytes()
+    status, out, err = program("--test", "--restore", checkpoint, "--video", path)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+    assert Path(checkpoint).read_bytes() == before
+    assert not [name for name in os.listdir() if "recording" in name]
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_older_video(program, checkpoint, monkeypatch):
+    """A limit on the size of files stands for the disk."""
+    limited = ["sh", "-c", 'ulimit -f 1; exec "$0" "$@"', *video._ffmpeg()]
+    monkeypatch.setattr(video, "_ffmpeg", lambda: limited)
+    Path("out.mp4").write_text("older")
+    status, _, err = program("--test", "--restore", checkpoint, "--video", "out.mp4")
+    assert status == 2
+    assert err.startswith("error: --video out.mp4: cannot be written (ffmpeg: ")
+    assert err.count("\n") == 1
+    assert Path("out.mp4").read_text() == "older"
+    assert not [name for name in os.listdir() if "recording" in name]
+
+
+def test_an_interrupted_video_holds_what_was_played(start, program):
+    """The environment is slow, and its pictures have something to show."""
+    program("--env-name", "Pendulum-v1", "--n", 2, "--workers", 0, "--max-gradient-updates", 1)
+    restored = ("--restore", "checkpoints/Pendulum-v1/latest.pth")
+    process = start("--test", *restored, "--video", "out.mp4", "--episodes", 1000)
+    assert process.stdout is not None
+    process.stdout.readline()
+    children = descendants(process.pid)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert len(decoded("out.mp4")[0]) >= 201
+    assert "Recorded out.mp4" in out
+    assert children
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+
+
+def test_videos_are_made_in_training_and_those_that_a_killed_run_has_left(program):
+    program.train("--max-gradient-updates", 2)
+    folder = RUN / "videos"
+    folder.mkdir()
+    (folder / ".update-2.pth").write_bytes((RUN / "latest.pth").read_bytes())
+    (folder / ".update-2.recording.mp4").write_text("half a video")
+    arguments = ("--restore", RUN / "latest.pth", "--workers", 0, "--video-every", 2)
+    status, out, err = program(*arguments, "--max-gradient-updates", 5)
+    assert (status, err) == (0, "")
+    assert "Recording the last videos" in out
+    assert sorted(path.name for path in folder.glob("[!e]*")) == ["update-2.mp4", "update-4.mp4"]
+    assert not list(folder.glob(".*"))
+    assert min(differing(decoded(folder / f"update-{update}.mp4")[0]) for update in (2, 4)) > 4
+    images = list(previews(folder))
+    assert [step for step, _ in images] == [2, 4]
+    for _, content in images:
+        with GifImageFile(io.BytesIO(content)) as gif:
+            assert gif.n_frames > 2
+
+
+def test_what_has_no_pictures_cannot_be_recorded(program):
+    game = ("--env-name", "tests.strange:Digits-v0", "--n", 2, "--workers", 0)
+    status, _, err = program(*game, "--video-every", 2)
+    assert status == 2
+    assert err.count("\n") == 1
+    assert "leave out --video-every" in err
+    assert not Path("checkpoints").exists()
+
+
+def previews(folder):
+    """The GIFs that TensorBoard shows, with their updates."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    for path in folder.glob("events*"):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                yield event.step, value.tensor.string_val[2]
