@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Several runs on one picture and in one table: python compare.py --help."""
 
 from __future__ import annotations

@@ -119,7 +119,8 @@ def test_a_label_is_what_sets_a_group_apart(settings, expected):
     assert labels(*runs) == expected
 
 
-def test_runs_without_settings_are_named_after_their_directories():
+def test_runs_without_settings_are_named_after_their_directories(tmp_path):
+    assert labels(without_settings(".")) == [tmp_path.name]
     names = ["a/one", "a/two", "b/two"]
     runs = [without_settings(name) for name in names]
     assert labels(*runs, a_run("c")) == ["one", "a/two", "b/two", "CartPole-v1"]

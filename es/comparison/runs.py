@@ -61,11 +61,11 @@ def group(runs: Sequence[Run]) -> list[Group]:
     firsts = [each[0] for each in groups.values()]
     identities = [_identity(run.config) for run in firsts if run.config]
     differing = [name for name in FIELDS if len({repr(own.get(name)) for own in identities}) > 1]
-    unnamed = [run.directory.name for run in firsts if not run.config]
+    unnamed = [run.directory.resolve().name for run in firsts if not run.config]
 
     def label(run: Run) -> str:
         if run.config is None:
-            name = run.directory.name
+            name = run.directory.resolve().name  # that of '.', too
             return name if unnamed.count(name) == 1 else str(run.directory)
         own = _identity(run.config)
         words = [_words(name, own[name]) for name in differing if name in own]
