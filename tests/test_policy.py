@@ -2,7 +2,6 @@
 
 import re
 import textwrap
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 import torch
 
 from envs import describe_env, make_env
-from envs.screens import ScreenView
 from envs.views import View
 from es.errors import UsageError
 from es.noise import seed_shared_generators
@@ -26,9 +24,7 @@ RUNS: dict[str, tuple[object, ...]] = {
     "FrozenLake-v1": (*MLP, "--env-kwargs", "is_slippery=False"),
     "tests.strange:Parts-v0": MLP,
     "PongDeterministic-v4": ("--max-episode-length", 30),
-    "ALE/Boxing-v5": ("--max-episode-length", 20, "--vbn", "--env-kwargs", "obs_type=grayscale"),
-    "ALE/Breakout-v5": (*MLP, "--max-episode-length", 20, "--env-kwargs", "obs_type=ram"),
-    "tests.strange:ChannelsFirst-v0": (),
+    "tests.strange:ChannelsFirst-v0": ("--vbn",),
     "tests.strange:Picture-v0": (),
 }
 
@@ -39,7 +35,7 @@ def trained(program):
 
     def train(env_name: str, *flags: object) -> str:
         status, _, err = program(
-            "--env-name", env_name, "--n", 2, "--seed", 1, "--workers", 0, "--lr", 1,
+            "--env-name", env_name, "--n", 2, "--seed", 1, "--workers", 0,
             "--max-gradient-updates", 1, "--run-dir", "run", *flags,
         )  # fmt: skip
         assert (status, err) == (0, "")
@@ -53,13 +49,13 @@ def play(policy, env, seed, cap):
     seed_shared_generators(seed)
     observation, _ = env.reset(seed=seed)
     policy.reset()
-    total = 0.0
-    for step in range(1, cap + 1):
+    total, steps = 0.0, 0
+    for steps in range(1, cap + 1):  # noqa: B007 (counted for the result)
         observation, reward, terminated, truncated, _ = env.step(policy(observation))
         total += float(reward)
         if terminated or truncated:
             break
-    return f"{total:.2f}", step
+    return f"{total:.2f}", steps
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -67,12 +63,12 @@ def test_returns_are_those_of_test(trained, program, run):
     name, flags = run.split()[0], RUNS[run]
     path = trained(name, *flags)
     status, out, err = program(
-        "--test", "--no-render", "--restore", path, "--seed", 7, "--episodes", 3,
+        "--test", "--no-render", "--restore", path, "--seed", 7, "--episodes", 2,
         *(("--env-name", name) if ":" in name else ()),
     )  # fmt: skip
     assert (status, err) == (0, "")
     expected = re.findall(r"reward (-?[\d.]+), (\d+) steps", out)
-    assert len(expected) == 3
+    assert len(expected) == 2
     policy = load_policy(path, env_name=name if ":" in name else None)
     env = gymnasium.make(policy.env_id, disable_env_checker=True, **policy.env_kwargs)
     skip, cap = policy.settings.get("frame_skip", 1), policy.settings["max_episode_length"]
@@ -83,18 +79,29 @@ def test_returns_are_those_of_test(trained, program, run):
     env.close()
 
 
-def test_actions_are_the_same_to_the_bit_whatever_is_seen(trained):
+@pytest.mark.parametrize(
+    ("name", "kwargs"),
+    [
+        ("PongDeterministic-v4", []),
+        ("ALE/Boxing-v5", ["obs_type=grayscale"]),
+        ("ALE/Breakout-v5", ["obs_type=ram"]),
+        ("ALE/Pong-v5", ["continuous=True"]),
+    ],
+)
+def test_atari_games_are_seen_as_in_training_to_the_bit(name, kwargs):
     """Returns may agree by chance: of Pong's first steps, say, in which nobody scores."""
-    path = trained("PongDeterministic-v4", "--max-episode-length", 5)
-    policy, checkpoint = load_policy(path), read(path)
-    ours: Any = make_env(checkpoint.environment)
-    theirs = gymnasium.make(policy.env_id, disable_env_checker=True, **policy.env_kwargs)
-    view = ScreenView()
+    description = describe_env(name, kwargs)
+    ours, view = make_env(description), View(description)
+    theirs = gymnasium.make(
+        description["id"], disable_env_checker=True, **description["kwargs"]
+    )  # fmt: skip
+    ours.action_space.seed(0)
     for seed in (3, 4):
         seen, (observation, _) = ours.reset(seed=seed)[0], theirs.reset(seed=seed)
         view.reset()
-        for action in np.random.default_rng(seed).integers(6, size=80):
+        for _ in range(60):
             assert np.array_equal(view(observation), seen)
+            action = ours.action_space.sample()
             seen, observation = ours.step(action)[0], theirs.step(action)[0]
     ours.close()
     theirs.close()
@@ -112,7 +119,7 @@ def test_the_memory_of_an_episode_is_forgotten(trained):
 
 
 def test_skipping_is_forgotten_too(trained):
-    policy = load_policy(trained("Pendulum-v1", *MLP, "--frame-skip", 3))
+    policy = load_policy(trained("Pendulum-v1", *MLP, "--frame-skip", 3, "--lr", 1e-4))
     left, right = np.array([1.0, 0, -4], np.float32), np.array([-1.0, 0, 4], np.float32)
     once = policy(left)
     assert once == policy(right) == policy(right) != policy(right)
@@ -201,7 +208,7 @@ env.close()
 """
 
 
-def test_the_example_runs(program, capsys):
+def test_the_example_runs(program, capfd):
     program(*CARTPOLE, "--workers", 0, "--max-gradient-updates", 3)
     exec(textwrap.dedent(EXAMPLE), {})
-    assert re.findall(r"seed (\d): \d+\.0", capsys.readouterr().out) == ["0", "1", "2"]
+    assert re.findall(r"seed (\d): \d+\.0", capfd.readouterr().out) == ["0", "1", "2"]
