@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from es.checkpoint import Counters
+from es.monitor.console import Console as front_of
 from es.monitor.display import Display, needs_ascii
 from es.monitor.live import Batch, Course, State, view
 from es.monitor.record import COLUMNS
@@ -181,6 +182,38 @@ class Terminal(io.StringIO):
         self.seek(0)
         self.truncate()
         return text
+
+
+@pytest.mark.parametrize(
+    ("silent", "tty", "term", "expected"),
+    [
+        (False, True, "xterm", "view"),
+        (False, True, "dumb", "block"),
+        (False, False, "xterm", "block"),
+        (True, True, "xterm", "nothing"),
+    ],
+)
+def test_only_a_terminal_that_can_draw_gets_the_view(
+    monkeypatch, tmp_path, silent, tty, term, expected
+):
+    terminal = Terminal()
+    monkeypatch.setattr(terminal, "isatty", lambda: tty)
+    (tmp_path / "progress.csv").touch()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("TERM", term)
+    front = front_of(silent=silent)
+    front.follow(COURSE._replace(run_dir=tmp_path), lambda: "nobody")
+    front.begin("update 1", 5)
+    front.progress(3)
+    front.report(record(1), n=4, cap=5, use_adam=False, best=None)
+    front.say("[1] hello")
+    front.stop()
+    text = terminal.getvalue()
+    assert ("update 1: 3 of 5 episodes" in text) is (expected == "view")
+    assert ("Unperturbed rank: " in text) is (expected == "block")
+    assert ("[1] hello\n" in text) is (expected != "nothing")
+    assert text.endswith(("\n", "\x1b[?25h")) or expected == "nothing"
+    assert text or expected == "nothing"
 
 
 @pytest.fixture

@@ -163,7 +163,7 @@ def test_a_terminal_shows_a_live_view_that_stays_in_place():
 
 def test_a_narrow_terminal_without_colours_or_unicode_is_served():
     status, text = on_a_terminal(
-        *LIMITED, columns=40, interrupt=b"unperturbed ", LC_ALL="C", NO_COLOR="1"
+        *LIMITED, "--workers", 0, columns=40, interrupt=b"unperturbed ", LC_ALL="C", NO_COLOR="1"
     )
     assert status == 130
     assert text.isascii()
@@ -173,16 +173,6 @@ def test_a_narrow_terminal_without_colours_or_unicode_is_served():
     assert all(len(line) <= 40 for line in lines if not line.startswith(("Interr", "Watch", "Run")))
     assert lines[-2].startswith("Interrupted after ")
     assert lines[-3].startswith("Watch it: ")
-
-
-@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {}])
-def test_a_terminal_that_cannot_draw_gets_blocks(variables):
-    silent = () if variables else ("--silent",)
-    status, text = on_a_terminal(*LIMITED, *silent, "--max-gradient-updates", 2, **variables)
-    assert status == 0
-    assert text.count("Unperturbed rank") == (0 if silent else 2)
-    assert "\x1b" not in text
-    assert len(text.splitlines()) == 1 or not silent
 
 
 CLOSES_ITS_TERMINAL = """
