@@ -121,9 +121,14 @@ def test_before_the_first_update_nothing_is_known_but_the_clock():
 
 def test_the_time_left_is_estimated_from_this_process_alone():
     """8 of 10 updates were another's, and took 10 of the 20 seconds."""
-    began = BEGAN._replace(update=8, frames=800, wall_seconds=10.0)
-    lines = shown(State(COURSE._replace(caps={"update": 20}, began=began), TENTH))
-    assert "left 0:00:50" in "\n".join(lines)
+    began = BEGAN._replace(update=8, frames=100, wall_seconds=10.0)
+    for caps, cap, left in (
+        ({"update": 20}, "50% 10 of 20 updates", "left 0:00:50"),
+        ({"update": 12, "frames": 1500}, "66% 1,000 of 1,500 frames", "left 0:00:05"),
+    ):
+        lines = shown(State(COURSE._replace(caps=caps, began=began), TENTH))
+        assert cap in line(lines, "cap ")
+        assert left in "\n".join(lines)
 
 
 def test_the_figures_of_the_last_update():
