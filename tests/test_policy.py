@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from envs import describe_env, make_env
+from envs.screens import ScreenView
 from envs.views import View
 from es.errors import UsageError
 from es.noise import seed_shared_generators
@@ -155,6 +156,13 @@ def test_it_says_what_it_is_for(trained):
 def test_an_observation_that_does_not_fit_is_an_error(env, wrong, words):
     with pytest.raises(ValueError, match=words):
         View(describe_env(env))(wrong)
+
+
+def test_a_screen_in_another_colour_is_looked_at_anew():
+    screens = ScreenView()
+    for brightness in (0, 255, 51):
+        screens(np.full((210, 160, 3), brightness, np.uint8))
+        assert screens._view.image == pytest.approx(brightness / 255)
 
 
 def test_a_screen_with_too_many_colours_is_an_error():
