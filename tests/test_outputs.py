@@ -105,7 +105,9 @@ def on_a_terminal(*arguments, columns=100, interrupt=b"", **variables):
         [sys.executable, str(ROOT / "main.py"), *map(str, arguments)],
         stdout=terminal,
         stderr=terminal,
-        env={**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", **variables},
+        env=os.environ
+        | {"TERM": "xterm", "LC_ALL": "C.UTF-8", "COLUMNS": f"{columns}", "LINES": "30"}
+        | variables,
     )
     os.close(terminal)
     shown = b""
