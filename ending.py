@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from es.checkpoint import Checkpoint, Counters
-from es.config import Config
+from es.config import FIELDS, Config
 from es.errors import RunError
 from es.interrupts import Interrupted
 from es.monitor.console import command
+from es.monitor.live import Course
 from es.rundir import LATEST
 from game import scored_alike
 
@@ -29,6 +30,19 @@ def ending(config: Config, counters: Counters) -> str | None:
     if config.max_minutes is not None and counters.wall_seconds >= 60 * config.max_minutes:
         return f"{counters.wall_seconds / 60:.1f} minutes (--max-minutes)"
     return None
+
+
+def course(config: Config, run_dir: Path, counters: Counters) -> Course:
+    """Where the run goes, for those who look on."""
+    caps = {
+        "update": config.max_gradient_updates,
+        "frames": config.max_frames,
+        "minutes": config.max_minutes,
+    }
+    given = {name: cap for name, cap in caps.items() if cap is not None}
+    if given == {"update": FIELDS["max_gradient_updates"].default}:
+        given = {}  # so far away that nobody means it
+    return Course(config.env_name, run_dir, config.n, config.target_return, given, counters)
 
 
 def target_met(config: Config, ours: Checkpoint) -> str | None:

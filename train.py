@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from ending import again, conclude, ending, evaluation_due, target_met
+from ending import again, conclude, course, ending, evaluation_due, target_met
 from es import rundir
 from es.batch import Batch, mean_and_std, put_together
 from es.caps import adaptive_cap, variable_cap
@@ -55,12 +55,14 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             )
         trainer = Trainer(run, monitor, interrupts)
         interrupts.defer()
+        console.follow(course(run.config, path, run.counters), run.pool.describe)
         interrupted = None
         try:
             trainer.run()
         except Interrupted as error:
             interrupted = error
         finally:
+            console.stop()
             try:
                 run.pool.close()  # now, since it takes the cores that the last picture needs
             finally:
@@ -85,7 +87,6 @@ class Trainer:
         self._evaluation: tuple[int, float, float] | None = None
         self._start = time.monotonic() - run.counters.wall_seconds
         self._reported, self._steps = time.monotonic(), 0
-        self._last = "first update"  # for the live line
 
     def run(self) -> None:
         """Updates until an ending condition."""
@@ -105,7 +106,7 @@ class Trainer:
         tasks = training_tasks(
             strategy.seed, strategy.update, strategy.ask(), cap, episodes, config.episode_seeding
         )
-        results = self._play(tasks)
+        results = self._play(tasks, f"update {self.counters.update + 1}")
         with self._naming_environment():
             batch = put_together(results, episodes, config.reward_shift)
         score = batch.unperturbed
@@ -136,7 +137,11 @@ class Trainer:
         record = self._record(batch, lr, sigma, norm)
         self.monitor.commit(files, record=record, film=film)
         self.monitor.console.report(
-            record, n=config.n, cap=cap, use_adam=config.optimizer_name != "sgd"
+            record,
+            n=config.n,
+            cap=cap,
+            use_adam=config.optimizer_name != "sgd",
+            best=self.counters.best_score,
         )
 
     def evaluate_for_best(self) -> None:
@@ -158,7 +163,8 @@ class Trainer:
         results = self._play(
             evaluation_tasks(
                 self.strategy.seed, update, config.eval_episodes, config.max_episode_length
-            )
+            ),
+            f"evaluation after {update} updates",
         )
         returns = [result.episode_return for result in results]
         mean, std = mean_and_std(returns)
@@ -169,21 +175,14 @@ class Trainer:
         )
         return mean, std
 
-    def _play(self, tasks: Sequence[Task]) -> list[Result]:
+    def _play(self, tasks: Sequence[Task], name: str) -> list[Result]:
         """The tasks' results; their steps are counted for the speed."""
-        update = f"update {self.counters.update + 1} of {self.config.max_gradient_updates}"
-        seconds = self.counters.wall_seconds
-
-        def progress(done: int) -> None:
-            self.monitor.console.progress(
-                f"{update}: {done} of {len(tasks)} episodes | {self._last} | "
-                f"{self.pool.describe()} | {seconds:.0f} s"
-            )
-
+        console = self.monitor.console
+        console.begin(name, len(tasks))
         statistics = self.normalizer.statistics() if self.normalizer else None
         snapshot = Snapshot(self.strategy.theta, self.strategy.sigma, statistics)
         with self._naming_environment(), self.interrupts.allowed():
-            results = self.pool.evaluate(snapshot, tasks, progress)
+            results = self.pool.evaluate(snapshot, tasks, console.progress)
         self._steps += sum(result.steps for result in results)
         return results
 
@@ -248,7 +247,6 @@ class Trainer:
         now, counters = time.monotonic(), self.counters
         speed = self._steps / (now - self._reported)
         self._reported, self._steps = now, 0
-        self._last = f"unperturbed return {batch.unperturbed:.2f} | {speed:.0f} steps/s"
         return Record(
             update=counters.update,
             episodes=counters.episodes,

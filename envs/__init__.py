@@ -25,7 +25,7 @@ import ale_py
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from envs.atari import AtariImages
+from envs.atari import AtariImages, is_bare
 from envs.images import PreprocessImage
 from envs.spaces import as_vector, is_image
 from envs.wrappers import FrameSkip, FreshWorld, RandomStart
@@ -100,6 +100,28 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
     Images come out preprocessed, as (1, 42, 42) float32, in a buffer that the next step writes
     over; all other observations as vectors. Raises UsageError where it cannot be made.
     """
+    made = make_bare_env(env, render_mode)
+    if hasattr(made.unwrapped, "world") and hasattr(made.unwrapped, "_destroy"):
+        made = FreshWorld(made)
+    if env["frame_skip"] > 1:
+        made = FrameSkip(made, env["frame_skip"])
+    if not is_image(made.observation_space):
+        made = as_vector(made, env["id"])
+    elif is_bare(made):
+        made = AtariImages(made)
+    else:
+        made = PreprocessImage(made)
+    if not env["noop_max"]:
+        return made
+    is_atari = isinstance(made.unwrapped, ale_py.AtariEnv)
+    return RandomStart(made, env["noop_max"], noops=is_atari)
+
+
+def make_bare_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasium.Env:
+    """The described environment, whose observations are as Gymnasium shows them.
+
+    Raises UsageError where it cannot be made.
+    """
     _refuse_reserved(env["kwargs"])
     try:
         with warnings.catch_warnings():
@@ -120,21 +142,7 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
             str(error).partition(" was raised from the environment creator")[0].split()
         )
         raise UsageError(f"--env-name {env['id']}{given}: cannot be made ({words})") from error
-    if hasattr(made.unwrapped, "world") and hasattr(made.unwrapped, "_destroy"):
-        made = FreshWorld(made)
-    if env["frame_skip"] > 1:
-        made = FrameSkip(made, env["frame_skip"])
-    if not is_image(made.observation_space):
-        made = as_vector(made, env["id"])
-    elif type(made) is ale_py.AtariEnv and isinstance(made.action_space, gymnasium.spaces.Discrete):
-        # Nothing changes what it takes and returns.
-        made = AtariImages(made)
-    else:
-        made = PreprocessImage(made)
-    if not env["noop_max"]:
-        return made
-    is_atari = isinstance(made.unwrapped, ale_py.AtariEnv)
-    return RandomStart(made, env["noop_max"], noops=is_atari)
+    return made
 
 
 def max_steps(env: Mapping[str, Any]) -> int | None:

@@ -1,8 +1,4 @@
-"""Atari games at the speed of their emulator: screens as palette indices, resets without loading.
-
-What is seen, the mean of the colours shrunk twice, is what `images.preprocess` makes of the play
-field, without its rounding to bytes in between.
-"""
+"""Atari games at the speed of their emulator: palette screens, resets without loading."""
 
 from __future__ import annotations
 
@@ -14,12 +10,16 @@ import ale_py
 import gymnasium
 import numpy as np
 
-from envs.images import MIDDLE_SIZE, OBSERVATIONS, PLAY_FIELD, SIZE, ImageNormalizer
-from es.kernels.images import shrink
+from envs.images import OBSERVATIONS, PLAY_FIELD
+from envs.screens import FieldView
 from es.noise import FloatArray
 
-UNKNOWN = -1e6  # the brightness of a colour not seen so far
 GENERATOR = re.compile(rb"(?:\d+ ){624}\d+")  # a Mersenne Twister, as C++ writes it
+
+
+def is_bare(env: gymnasium.Env) -> bool:
+    """Whether this is an emulator, and nothing changes what it takes and returns."""
+    return type(env) is ale_py.AtariEnv and isinstance(env.action_space, gymnasium.spaces.Discrete)
 
 
 class AtariImages(gymnasium.Wrapper):
@@ -34,13 +34,7 @@ class AtariImages(gymnasium.Wrapper):
         self._actions = list(env._action_set)
         self._screen = env.ale.getScreen()
         self._field = self._screen[PLAY_FIELD]
-        side = len(self._field)
-        self._seen = np.empty_like(self._field)
-        self._brightness = np.full(256, UNKNOWN, np.float32)
-        self._rows = np.empty(side * SIZE, np.float32)
-        self._image = np.empty(SIZE * SIZE, np.float32)
-        self._first, self._taps = _resampling()
-        self._normalizer = ImageNormalizer()
+        self._view = FieldView(len(self._field))
         self._restart = _quick_restart(env)
         self._ale.getScreen(self._screen)
         self._learn_colours()
@@ -54,8 +48,8 @@ class AtariImages(gymnasium.Wrapper):
             self._ale.getScreen(self._screen)
         else:
             np.copyto(self._screen, self._restart(seed))
-        self._normalizer.reset()
-        np.invert(self._field, out=self._seen)  # every row counts as changed
+        self._view.reset()
+        self._view.expect_change(self._field)
         return self._look(), {}
 
     def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
@@ -69,12 +63,9 @@ class AtariImages(gymnasium.Wrapper):
         return self._look(), reward, over, ale.game_truncated(), {}
 
     def _look(self) -> FloatArray:
-        while not shrink(
-            self._field, self._seen, self._brightness, self._first, self._taps, self._rows,
-            self._image,
-        ):  # fmt: skip
+        while not self._view.shrink(self._field):
             self._learn_colours()
-        return self._normalizer(self._image)
+        return self._view.normalized()
 
     def _learn_colours(self) -> None:
         """Takes the brightness, from 0 to 1, of all colours on the screen into the table.
@@ -83,21 +74,8 @@ class AtariImages(gymnasium.Wrapper):
         """
         colours = self._emulator._get_obs()[PLAY_FIELD]
         bright = colours.reshape(*self._field.shape, -1).mean(axis=2, dtype=np.float64) / 255
-        self._brightness[self._field] = bright
-        np.invert(self._field, out=self._seen)
-
-
-def _resampling() -> tuple[np.ndarray, FloatArray]:
-    """Each of 42 pixels as a sum of 4 of 160: the first one's index, (42,), and weights, (4 * 42,).
-
-    Bilinear shrinking to 80 pixels takes the mean of two neighbours; shrinking those to 42 then
-    interpolates between two of the means.
-    """
-    centre = (np.arange(SIZE) + 0.5) * MIDDLE_SIZE / SIZE - 0.5
-    left = np.floor(centre)
-    right_share = (centre - left) / 2
-    weights = np.stack([0.5 - right_share, 0.5 - right_share, right_share, right_share], axis=1)
-    return (2 * left).astype(np.int64), weights.reshape(-1).astype(np.float32)
+        self._view.brightness[self._field] = bright
+        self._view.expect_change(self._field)
 
 
 def _quick_restart(env: ale_py.AtariEnv) -> Callable[[int], np.ndarray] | None:

@@ -54,30 +54,53 @@ class ImageNormalizer:
         return self._out
 
 
-class PreprocessImage(gymnasium.ObservationWrapper):
-    """Any environment's images; the normaliser starts afresh with each episode."""
+class ImageView:
+    """Images of a space, as the network sees them.
 
-    def __init__(self, env: gymnasium.Env) -> None:
-        super().__init__(env)
-        self.observation_space = OBSERVATIONS
-        shape = env.observation_space.shape or ()
+    atari: whether they are screens of Atari games, of which the play field is taken where they are
+    as large as those are by default.
+    """
+
+    def __init__(self, space: spaces.Box, *, atari: bool) -> None:
+        shape = space.shape
         self._channels_first = len(shape) == 3 and shape[0] < shape[2]
-        space: Any = env.observation_space
         self._to_bytes = None if space.dtype == np.uint8 else np.float32(255 / space.high.max())
         height, width = shape[-2:] if self._channels_first else shape[:2]
-        is_screen = width == ATARI_WIDTH and height >= PLAY_FIELD.stop
-        self._crop = is_screen and isinstance(env.unwrapped, ale_py.AtariEnv)
+        self._crop = atari and width == ATARI_WIDTH and height >= PLAY_FIELD.stop
         self._normalizer = ImageNormalizer()
 
-    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self) -> None:
         """Starts an episode with a fresh normaliser."""
         self._normalizer.reset()
-        return super().reset(**kwargs)
 
-    def observation(self, observation: np.ndarray) -> FloatArray:
-        """The preprocessed and normalised image."""
+    def __call__(self, observation: np.ndarray) -> FloatArray:
+        """The preprocessed and normalised image: (1, 42, 42); valid until the next call."""
         if self._to_bytes is not None:
             observation = self._to_bytes * observation.astype(np.float32)
         if self._channels_first:
             observation = np.ascontiguousarray(np.moveaxis(observation, 0, 2))
         return self._normalizer(preprocess(observation, crop=self._crop).reshape(-1))
+
+
+def image_view(env: gymnasium.Env) -> ImageView:
+    """What the network sees of an environment's images."""
+    space: Any = env.observation_space
+    return ImageView(space, atari=isinstance(env.unwrapped, ale_py.AtariEnv))
+
+
+class PreprocessImage(gymnasium.ObservationWrapper):
+    """Any environment's images, as the network sees them."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.observation_space = OBSERVATIONS
+        self._view = image_view(env)
+
+    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts an episode with a fresh normaliser."""
+        self._view.reset()
+        return super().reset(**kwargs)
+
+    def observation(self, observation: np.ndarray) -> FloatArray:
+        """The preprocessed and normalised image."""
+        return self._view(observation)

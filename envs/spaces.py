@@ -32,6 +32,11 @@ def is_image(space: spaces.Space) -> bool:
     return len(shape) == 2 and is_bytes
 
 
+def is_vector(space: spaces.Space) -> bool:
+    """Whether observations need not be flattened."""
+    return isinstance(space, spaces.Box) and len(space.shape) == 1
+
+
 def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
     """The environment with its observations flattened; discrete ones become one-hot vectors.
 
@@ -43,7 +48,7 @@ def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
             f"--env-name {name}: its observations are {space}; what is supported are Box, "
             "Discrete, MultiDiscrete and MultiBinary, and Dict and Tuple of these"
         )
-    if isinstance(space, spaces.Box) and len(space.shape) == 1:
+    if is_vector(space):
         return env
     return gymnasium.wrappers.FlattenObservation(env)
 

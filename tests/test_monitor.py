@@ -50,7 +50,7 @@ def test_returns_that_are_no_numbers_are_counted_and_left_out():
 
 
 def test_the_block_has_the_labels_of_pytorch_es(capsys):
-    Console(silent=False).report(record(2), n=40, cap=500, use_adam=True)
+    Console(silent=False).report(record(2), n=40, cap=500, use_adam=True, best=12.0)
     out = capsys.readouterr().out
     for line in (
         "Episode num: 8", "Average reward: 12.000000", "Variance in rewards: 4.000000",
@@ -66,7 +66,7 @@ def test_the_block_has_the_labels_of_pytorch_es(capsys):
 def test_silence_leaves_the_last_line(capsys):
     console = Console(silent=True)
     console.say("hello")
-    console.report(record(1), n=4, cap=5, use_adam=False)
+    console.report(record(1), n=4, cap=5, use_adam=False, best=None)
     console.close("done")
     assert capsys.readouterr().out == "done\n"
 

@@ -103,7 +103,7 @@ def test_images_of_other_shapes_are_seen_alike():
         high = 255 if frame.max() > 1 else 1
         space = spaces.Box(0, high, frame.shape, frame.dtype.type)
         env = PreprocessImage(Showing(space))
-        env._normalizer.reset()
+        env._view.reset()
         seen = env.observation(frame)
         assert seen.shape == (1, 42, 42)
         assert seen[0, :20].min() > seen[0, 22:].max()

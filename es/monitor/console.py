@@ -1,16 +1,19 @@
-"""What a user sees: a block of figures per update and, on a terminal, a live line below it."""
+"""What a user sees: on a terminal a live view, elsewhere a block of figures per update."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
 from rich.console import Console as RichConsole
-from rich.live import Live
 from rich.text import Text
 
+from es.monitor.display import Display, can_be_drawn_on
+from es.monitor.live import Batch, Course
 from es.monitor.record import Record
 
 
@@ -19,16 +22,19 @@ class Console:
 
     def __init__(self, *, silent: bool) -> None:
         self._silent = silent
-        self._live: Live | None = None
-        self._line = ""
+        self._display: Display | None = None
+        self._batch = Batch("", 0)
         self._refused = False  # whether standard output has once failed
-        if not silent and sys.stdout.isatty():
+
+    def follow(self, course: Course, describe: Callable[[], str]) -> None:
+        """Shows a run on the terminal, if this is one. describe: who plays, in a few words."""
+        if not self._silent and sys.stdout.isatty():
             rich = RichConsole(highlight=False)
-            self._live = Live(console=rich, transient=True, get_renderable=self._render)
-            self._live.start()
+            if can_be_drawn_on(rich):
+                self._display = Display(rich, course, describe)
 
     def say(self, text: str) -> None:
-        """Prints lines, above the live one."""
+        """Prints lines, above the live view."""
         if not self._silent:
             self._print(text, sys.stdout)
 
@@ -36,8 +42,25 @@ class Console:
         """Tells of trouble that the run goes on with, even when silent."""
         self._print(f"warning: {text}", sys.stderr)
 
-    def report(self, record: Record, *, n: int, cap: int, use_adam: bool) -> None:
-        """Prints the block of an update. cap: steps per training episode at most."""
+    def begin(self, name: str, episodes: int) -> None:
+        """Tells what is played now."""
+        if self._display:
+            self._batch = self._display.begin(name, episodes)
+
+    def progress(self, done: int) -> None:
+        """Tells how many of its episodes are done."""
+        self._batch.done = done
+
+    def report(
+        self, record: Record, *, n: int, cap: int, use_adam: bool, best: float | None
+    ) -> None:
+        """Shows an update, in the live view or as a block.
+
+        cap: steps per training episode at most. best: the best score so far, if there is any.
+        """
+        if self._display:
+            self._display.report(record, best)
+            return
         rank = f"{record.unperturbed_rank} out of {n + 1} (1 means gradient is uninformative)"
         figures = {
             "Episode num": f"{record.episodes}",
@@ -60,27 +83,31 @@ class Console:
             figures["Returns not finite"] = f"{record.non_finite} (ranked last)"
         self.say("".join(f"{label}: {value}\n" for label, value in figures.items()))
 
-    def progress(self, line: str) -> None:
-        """Sets the live line."""
-        self._line = line
+    def stop(self) -> None:
+        """Leaves the live view as it is; what comes now is printed below."""
+        display, self._display = self._display, None
+        if display:
+            with contextlib.suppress(OSError):  # the terminal has gone
+                display.stop()
 
     def close(self, last_line: str = "") -> None:
-        """Removes the live line and prints the closing one, even when silent."""
-        if self._live:
-            self._live.stop()
-            self._live = None
+        """Prints the closing line, even when silent."""
+        self.stop()
         if last_line and not self._print(last_line, sys.stdout):
             self._print(last_line, sys.stderr)
 
     def _print(self, text: str, stream: TextIO) -> bool:
         """Prints lines, unless the system refuses: then the words are lost, but not the run."""
+        if self._display and self._display.gone:
+            self.stop()
         try:
-            if self._live:
+            if self._display:
                 # As text, so that brackets are not taken for rich's markup.
-                self._live.console.print(Text(text))
+                self._display.console.print(Text(text.rstrip("\n")))
             else:
                 print(text, file=stream, flush=True)
         except OSError as error:
+            self.stop()
             if stream is sys.stderr:
                 return False
             if isinstance(error, BrokenPipeError):
@@ -90,9 +117,6 @@ class Console:
                 self.warn(f"standard output cannot be written ({error.strerror})")
             return False
         return True
-
-    def _render(self) -> Text:
-        return Text(self._line, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def command(*arguments: object) -> str:

@@ -1,0 +1,213 @@
+"""Trained policies in loops of one's own."""
+
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from envs import describe_env, make_env
+from envs.screens import ScreenView
+from envs.views import View
+from es.errors import UsageError
+from es.noise import seed_shared_generators
+from es.rollout import evaluation_seed
+from policy import load_policy
+from tests.conftest import CARTPOLE, read
+
+MLP = ("--small-net", "--hidden-sizes", 16)
+RUNS: dict[str, tuple[object, ...]] = {
+    "CartPole-v1": MLP,
+    "Pendulum-v1": (*MLP, "--obs-norm", "--action-noise", 0.1),
+    "Pendulum-v1 skipping": (*MLP, "--frame-skip", 3),
+    "FrozenLake-v1": (*MLP, "--env-kwargs", "is_slippery=False"),
+    "tests.strange:Parts-v0": MLP,
+    "PongDeterministic-v4": ("--max-episode-length", 30),
+    "tests.strange:ChannelsFirst-v0": ("--vbn",),
+    "tests.strange:Picture-v0": (),
+}
+
+
+@pytest.fixture
+def trained(program):
+    """Trains for an update, which changes every parameter; the latest checkpoint."""
+
+    def train(env_name: str, *flags: object) -> str:
+        status, _, err = program(
+            "--env-name", env_name, "--n", 2, "--seed", 1, "--workers", 0,
+            "--max-gradient-updates", 1, "--run-dir", "run", *flags,
+        )  # fmt: skip
+        assert (status, err) == (0, "")
+        return "run/latest.pth"
+
+    return train
+
+
+def play(policy, env, seed, cap):
+    """Return and steps of an episode in a loop that knows Gymnasium alone."""
+    seed_shared_generators(seed)
+    observation, _ = env.reset(seed=seed)
+    policy.reset()
+    total, steps = 0.0, 0
+    for steps in range(1, cap + 1):  # noqa: B007 (counted for the result)
+        observation, reward, terminated, truncated, _ = env.step(policy(observation))
+        total += float(reward)
+        if terminated or truncated:
+            break
+    return f"{total:.2f}", steps
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_returns_are_those_of_test(trained, program, run):
+    name, flags = run.split()[0], RUNS[run]
+    path = trained(name, *flags)
+    status, out, err = program(
+        "--test", "--no-render", "--restore", path, "--seed", 7, "--episodes", 2,
+        *(("--env-name", name) if ":" in name else ()),
+    )  # fmt: skip
+    assert (status, err) == (0, "")
+    expected = re.findall(r"reward (-?[\d.]+), (\d+) steps", out)
+    assert len(expected) == 2
+    policy = load_policy(path, env_name=name if ":" in name else None)
+    env = gymnasium.make(policy.env_id, disable_env_checker=True, **policy.env_kwargs)
+    skip, cap = policy.settings.get("frame_skip", 1), policy.settings["max_episode_length"]
+    for index, (total, steps) in enumerate(expected):
+        seed = evaluation_seed(7, policy.update, index)
+        ours, our_steps = play(policy, env, seed, cap)
+        assert (ours, -(-our_steps // skip)) == (total, int(steps))
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs"),
+    [
+        ("PongDeterministic-v4", []),
+        ("ALE/Boxing-v5", ["obs_type=grayscale"]),
+        ("ALE/Breakout-v5", ["obs_type=ram"]),
+        ("ALE/Pong-v5", ["continuous=True"]),
+    ],
+)
+def test_atari_games_are_seen_as_in_training_to_the_bit(name, kwargs):
+    """Returns may agree by chance: of Pong's first steps, say, in which nobody scores."""
+    description = describe_env(name, kwargs)
+    ours, view = make_env(description), View(description)
+    theirs = gymnasium.make(
+        description["id"], disable_env_checker=True, **description["kwargs"]
+    )  # fmt: skip
+    ours.action_space.seed(0)
+    for seed in (3, 4):
+        seen, (observation, _) = ours.reset(seed=seed)[0], theirs.reset(seed=seed)
+        view.reset()
+        for _ in range(30):
+            assert np.array_equal(view(observation), seen)
+            action = ours.action_space.sample()
+            seen, observation = ours.step(action)[0], theirs.step(action)[0]
+    ours.close()
+    theirs.close()
+
+
+def test_memory_is_forgotten_with_the_episode_and_shared_with_nobody(trained):
+    path, name = trained("tests.strange:Picture-v0"), "tests.strange:Picture-v0"
+    policy, another = load_policy(path, env_name=name), load_policy(path, env_name=name)
+    images = np.random.default_rng(0).integers(0, 255, (6, 30, 40, 4), dtype=np.uint8)
+    first = [policy(image) for image in images]
+    went_on = [policy(image) for image in images]
+    assert not np.array_equal(first, went_on)
+    policy.reset()
+    again = []
+    for image in images:
+        again.append(policy(image))
+        another(255 - image)
+    assert np.array_equal(first, again)
+
+
+def test_skipping_is_forgotten_too(trained):
+    policy = load_policy(trained("Pendulum-v1", *MLP, "--frame-skip", 3, "--lr", 1e-4))
+    left, right = np.array([1.0, 0, -4], np.float32), np.array([-1.0, 0, 4], np.float32)
+    once = policy(left)
+    assert once == policy(right) == policy(right) != policy(right)
+    policy(right)
+    policy.reset()
+    assert policy(left) == once
+
+
+def test_it_says_what_it_is_for(trained):
+    flags = (*MLP, "--frame-skip", 2, "--env-kwargs", "g=5.0")
+    policy = load_policy(trained("Pendulum-v1", *flags))
+    assert (policy.env_id, policy.env_kwargs) == ("Pendulum-v1", {"g": 5.0})
+    assert (policy.settings["frame_skip"], policy.settings["seed"]) == (2, 1)
+    assert (policy.update, policy.frames) == (1, 200)
+
+
+@pytest.mark.parametrize(
+    ("env", "wrong", "words"),
+    [
+        ("Pendulum-v1", np.zeros(4), r"shape \(3,\), not ndarray of shape \(4,\)"),
+        ("Pendulum-v1", np.zeros((2, 3)), r"shape \(3,\), not ndarray of shape \(2, 3\)"),
+        ("PongDeterministic-v4", np.zeros((84, 84), np.uint8), r"shape \(210, 160, 3\)"),
+        ("FrozenLake-v1", 16, "a number from 0 to 15"),
+        ("FrozenLake-v1", -1, "a number from 0 to 15"),
+        ("tests.strange:Parts-v0", {"a": 1}, "a dict of a, b"),
+        ("tests.strange:Parts-v0", {"a": 1, "b": (np.zeros(3),)}, r"\['b'\] must be 2 parts"),
+        ("tests.strange:ChannelsFirst-v0", np.zeros((50, 60, 3)), r"shape \(3, 50, 60\)"),
+    ],
+)
+def test_an_observation_that_does_not_fit_is_an_error(env, wrong, words):
+    with pytest.raises(ValueError, match=words):
+        View(describe_env(env))(wrong)
+
+
+def test_a_screen_in_another_colour_is_looked_at_anew():
+    screens = ScreenView()
+    for brightness in (0, 255, 51):
+        screens(np.full((210, 160, 3), brightness, np.uint8))
+        assert screens._view.image == pytest.approx(brightness / 255)
+
+
+def test_a_screen_with_too_many_colours_is_an_error():
+    noise = np.random.default_rng(0).integers(0, 256, (210, 160, 3), dtype=np.uint8)
+    with pytest.raises(ValueError, match="more colours"):
+        View(describe_env("PongDeterministic-v4"))(noise)
+
+
+def test_weights_alone_want_an_environment(trained):
+    path = trained("CartPole-v1", "--small-net")
+    torch.save(read(path).parameters, "bare.pth")
+    bare = load_policy("bare.pth", env_name="CartPole-v1", small_net=True)
+    observation = np.array([0.01, -0.02, 0.03, 0.04], np.float32)
+    assert bare(observation) == load_policy(path)(observation)
+    assert (bare.env_id, bare.update) == ("CartPole-v1", 0)
+    with pytest.raises(UsageError, match="env_name="):
+        load_policy("bare.pth")
+
+
+def test_files_that_cannot_be_played_are_errors(trained):
+    trained("tests.strange:Digits-v0", "--small-net")
+    for path, words in (("none.pth", "cannot be read"), ("run/latest.pth", "--env-name tests")):
+        with pytest.raises(UsageError, match=words):
+            load_policy(path)
+
+
+EXAMPLE = """
+import gymnasium
+from policy import load_policy
+
+policy = load_policy("checkpoints/CartPole-v1/best.pth")
+env = gymnasium.make(policy.env_id, **policy.env_kwargs)
+for seed in range(3):
+    observation, info = env.reset(seed=seed)
+    policy.reset()
+    total, done = 0.0, False
+    while not done:
+        observation, reward, terminated, truncated, info = env.step(policy(observation))
+        total, done = total + reward, terminated or truncated
+    print(f"seed {seed}: {total}")
+env.close()
+"""
+
+
+def test_the_example_runs(program, capfd):
+    program(*CARTPOLE, "--workers", 0, "--max-gradient-updates", 3)
+    exec(EXAMPLE, {})
+    assert re.findall(r"seed (\d): \d+\.0", capfd.readouterr().out) == ["0", "1", "2"]
