@@ -10,7 +10,7 @@ if __name__ == "__main__":
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +29,17 @@ POLICY = ("hidden_sizes", "activation", "obs_norm", "vbn", "action_bins")
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line; the result is the exit status."""
+    return guarded(run, argv)
+
+
+def guarded(body: Callable[[Sequence[str], Interrupts], int], argv: Sequence[str]) -> int:
+    """Runs `body` with a command line: what goes wrong becomes a line and the exit status."""
     if sys.stdout is None:  # closed by whoever started the program
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the program runs)
     complaint, interrupts = "", Interrupts()
     try:
         with interrupts:
-            status = run(argv, interrupts)
+            status = body(argv, interrupts)
     except RunError as error:
         complaint, status = f"error: {error}\n", error.status
     except OSError as error:  # such as a full disk, or `| head`, which leaves nobody to read

@@ -47,8 +47,11 @@ def require_same(descriptor: int, path: Path) -> None:
 
 
 @contextmanager
-def writable(path: Path) -> Iterator[None]:
-    """Raises UsageError, instead of what the system says, when the directory cannot be written."""
+def writable(path: Path, flag: str = "--run-dir") -> Iterator[None]:
+    """Raises UsageError, instead of what the system says, when the directory cannot be written.
+
+    flag: the one that chooses it.
+    """
     try:
         yield
     except (OSError, ValueError, RuntimeError) as error:  # null bytes, loops of links
@@ -57,9 +60,7 @@ def writable(path: Path) -> Iterator[None]:
         remedy = "make room, and try again" if full else "choose another directory"
         where = getattr(error, "filename", None) or path
         which = "" if str(where) == str(path) else f"{where}: "
-        raise UsageError(
-            f"--run-dir {path}: cannot be written ({which}{reason}); {remedy}"
-        ) from error
+        raise UsageError(f"{flag} {path}: cannot be written ({which}{reason}); {remedy}") from error
 
 
 def open_new(path: Path) -> RunDir:
@@ -88,9 +89,9 @@ def open_new(path: Path) -> RunDir:
         return run
 
 
-def open_existing(path: Path) -> RunDir:
+def open_existing(path: Path, flag: str = "--run-dir") -> RunDir:
     """Makes the directory if need be, and locks it; raises UsageError as `open_new` does."""
-    with writable(path):
+    with writable(path, flag):
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / LOCK).open("a")
         try:
@@ -101,9 +102,7 @@ def open_existing(path: Path) -> RunDir:
         except (BlockingIOError, FileNotFoundError):
             pass
         lock.close()
-    raise UsageError(
-        f"--run-dir {path}: another run is writing there; wait for it or choose another"
-    )
+    raise UsageError(f"{flag} {path}: another run is writing there; wait for it or choose another")
 
 
 def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Path, bool]:

@@ -6,7 +6,7 @@ import difflib
 import re
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from es.config import FIELDS, TYPES, flag
@@ -32,10 +32,13 @@ def _has_no(name: str) -> bool:
     return TYPES[name] is bool and FIELDS[name].metadata["saved"]
 
 
-def explain(argv: Sequence[str]) -> str:
-    """The first fault of a command line: an unknown flag, or a value that its flag cannot have."""
-    names = {flag(name): name for name in FIELDS}
-    switches = {key.replace("--", "--no-", 1) for key, name in names.items() if _has_no(name)}
+def explain(argv: Sequence[str], more: Mapping[str, Any] | None = None) -> str:
+    """The first fault of a command line: an unknown flag, or a value that its flag cannot have.
+
+    more: flags beside the trainer's, and the types of their values.
+    """
+    kinds = {flag(name): TYPES[name] for name in FIELDS} | dict(more or {})
+    switches = {flag(name).replace("--", "--no-", 1) for name in FIELDS if _has_no(name)}
     known: str | None = None
     values: list[str] = []
     for place, word in enumerate([*argv, "--"]):
@@ -43,22 +46,22 @@ def explain(argv: Sequence[str]) -> str:
         if not (word.startswith("--") or re.match("-[A-Za-z]", word)):
             values.append(word)
             continue
-        if fault := _fault(known, names, values):
+        if fault := _fault(known, kinds, values):
             return fault
         spelled = given.replace("_", "-")
-        if place < len(argv) and spelled not in names and spelled not in switches:
+        if place < len(argv) and spelled not in kinds and spelled not in switches:
             like = "--" + given.lstrip("-")
-            close = difflib.get_close_matches(like, [*names, *switches], n=1, cutoff=0.7)
+            close = difflib.get_close_matches(like, [*kinds, *switches], n=1, cutoff=0.7)
             return f"{given}: there is no such flag" + (
                 f"; did you mean {close[0]}?" if close and like != "--" else ""
             )
-        known, values = (spelled if spelled in names else None), [value] if equals else []
+        known, values = (spelled if spelled in kinds else None), [value] if equals else []
     return f"{' '.join(argv)}: cannot be read; see --help"
 
 
-def _fault(known: str | None, names: dict[str, str], values: Sequence[str]) -> str | None:
+def _fault(known: str | None, kinds: Mapping[str, Any], values: Sequence[str]) -> str | None:
     """What is wrong with the values that follow a flag (None: the start, or a --no- flag)."""
-    kind = TYPES[names[known]] if known else bool
+    kind = kinds[known] if known else bool
     words = in_words(kind)
     lists = [choice for choice in (kind, *typing.get_args(kind)) if _is_list(choice)]
     if lists:  # of any number of values
