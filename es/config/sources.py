@@ -78,7 +78,7 @@ def argument(field: dataclasses.Field, kind: Any, value: Any) -> tuple[str, Any,
     )
     # A flag that no file can set needs no counterpart to switch it off.
     markers = [] if field.metadata["saved"] else [tyro.conf.FlagCreatePairsOff]
-    annotated = Annotated[(kind, arg, *markers)]  # type: ignore
+    annotated = Annotated[(kind, arg, *markers)]
     return field.name, annotated, dataclasses.field(default=value)
 
 
