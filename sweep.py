@@ -94,7 +94,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     space = read_space(flags.space or str(SHIPPED), source)
     limit_threads()
     os.environ[PRELOAD] = base.env_name
-    start_forkserver(["preload", "sweeping.trial", "train"])  # beside this process's own imports
+    start_forkserver(["sweeping.preload"])  # beside this process's own imports
     from game import describe
 
     if describe(base, None)[0].network["kind"] == "mlp":

@@ -114,11 +114,10 @@ def fitted(
     policy. shipped: whether it is the space that comes with the program.
     """
     given = given | ({"optimizer"} if "use_adam" in given else set())
-    for name in sorted(given & space.keys()):
-        if not shipped:
-            raise UsageError(
-                f"{source}: {flag(name)} is given as a flag, too; leave one of them out"
-            )
+    if not shipped and (both := sorted(given & space.keys())):
+        raise UsageError(
+            f"{source}: {flag(both[0])} is given as a flag, too; leave one of them out"
+        )
     space = {name: dimension for name, dimension in space.items() if name not in given}
     kept: Space = {}
     for name, dimension in space.items():
@@ -226,6 +225,6 @@ def _range(source: str, key: str, table: dict[str, Any], numbers: Sequence[Any])
             raise UsageError(f"{source}: [{key}] step is for whole numbers without log")
         if type(step) is not int or step < 1 or (high - low) % step:
             raise UsageError(
-                f"{source}: [{key}] step = {step} must be a whole number that leads from low to high"
+                f"{source}: [{key}] step = {step} must be a whole number that divides high - low"
             )
     return Range(low, high, log, step)

@@ -1,4 +1,4 @@
-"""The study: asks Optuna for parameters, plays trials beside each other, and tells what came of it."""
+"""The study: asks Optuna for parameters, plays trials at once, and tells what came of them."""
 
 from __future__ import annotations
 
@@ -124,11 +124,12 @@ def counted(trial: FrozenTrial) -> bool:
 def best_of(study: optuna.Study) -> FrozenTrial | None:
     """The complete trial of the highest value; of several, that with the fewest frames."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    return max(
-        complete,
-        key=lambda each: (each.value, -each.user_attrs[FRAMES], -each.number),
-        default=None,
-    )
+
+    def rank(trial: FrozenTrial) -> tuple[float, int, int]:
+        assert trial.value is not None
+        return trial.value, -trial.user_attrs[FRAMES], -trial.number
+
+    return max(complete, key=rank, default=None)
 
 
 def search(
