@@ -2,7 +2,9 @@
 
 import torch
 
-import train  # noqa: F401 (all three for the trials)
+import preload  # noqa: F401
+import sweeping.trial  # noqa: F401
+import train  # noqa: F401
 from es.optimizer import Optimizer
 
 # torch imports what an optimiser needs when the first one is made, which takes a second.

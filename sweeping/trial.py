@@ -15,6 +15,7 @@ from typing import Any
 from es.batch import mean_and_std
 from es.checkpoint import Checkpoint, load
 from es.errors import RunError
+from es.monitor.curve import NO_CURVE
 from es.rollout import Snapshot, evaluation_tasks
 from es.rundir import LATEST, write_text
 from es.workers.inprocess import InProcessPool
@@ -35,6 +36,7 @@ def play(directory: Path) -> None:
     for number in TERMINAL_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     end_with_parent()
+    os.environ[NO_CURVE] = "yes"  # trials are compared by their values
     _redirect(directory / OUTPUT)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
     try:
