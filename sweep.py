@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # trials import this file: nothing heavy may come with it
 
     from sweeping.study import Sweep
 
+
 SHIPPED = Path(__file__).resolve().with_name("sweep.toml")
 BUDGETS = ("max_frames", "max_minutes", "max_gradient_updates")
 # Settings of the trainer that make no sense for many runs.
@@ -85,48 +86,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(argv: Sequence[str], interrupts: Interrupts) -> int:
-    """Reads the settings and searches; raises RunError."""
-    flags, rest = read_flags(argv)
-    base, given = read_base(argv, rest)
-    if importlib.util.find_spec("optuna") is None:
-        raise UsageError("sweep.py needs Optuna: pip install -r requirements-extra.txt")
-    source = f"--space {flags.space}" if flags.space else SHIPPED.name
-    space = read_space(flags.space or str(SHIPPED), source)
-    limit_threads()
-    os.environ[PRELOAD] = base.env_name
-    start_forkserver(["sweeping.preload"])  # beside this process's own imports
-    from game import describe
-
-    if describe(base, None)[0].network["kind"] == "mlp":
-        base = dataclasses.replace(base, small_net=True)
-    space = fitted(
-        space, base, given, partial(describe, restored=None), source, shipped=not flags.space
-    )
-    if not space:
-        raise UsageError(f"{source}: nothing is left to search, as all is given as flags")
-    processes = cores() if base.workers == "auto" else max(1, base.workers or 0)
-    jobs = flags.jobs or max(1, cores() // processes)
-    directory = Path(flags.dir or Path("sweeps") / base.env_name)
-    if flags.jobs and jobs * processes > cores():
-        print(
-            f"warning: --jobs {jobs}: {jobs * processes} processes at once are more than the "
-            f"{cores()} cores, and slow each other down",
-            file=sys.stderr,
-        )
-    from sweeping.study import Sweep
-
-    return search(Sweep(base, space, directory, flags.trials, jobs), flags, argv, interrupts)
-
-
-def search(sweep: Sweep, flags: Flags, argv: Sequence[str], interrupts: Interrupts) -> int:
     """Searches in the sweep's directory and reports; the result is the exit status."""
+    sweep = prepare(argv)
     from es.monitor.console import Console, command
     from es.rundir import open_existing
     from sweeping import report, study
 
     with contextlib.ExitStack() as stack:
         stack.callback(open_existing(sweep.directory, "--dir").close)
-        found = stack.enter_context(study.opened(sweep, flags.sampler_seed))
+        found = stack.enter_context(study.opened(sweep))
         console = Console(silent=sweep.base.silent)
         stack.callback(console.close)
 
@@ -146,6 +114,39 @@ def search(sweep: Sweep, flags: Flags, argv: Sequence[str], interrupts: Interrup
             return interrupted.status
         console.close(report.conclude(found, sweep, console))
         return 0
+
+
+def prepare(argv: Sequence[str]) -> Sweep:
+    """What a command line asks for, checked; nothing on disk is changed. Raises UsageError."""
+    flags, rest = read_flags(argv)
+    base, given = read_base(argv, rest)
+    if importlib.util.find_spec("optuna") is None:
+        raise UsageError("sweep.py needs Optuna: pip install -r requirements-extra.txt")
+    source = f"--space {flags.space}" if flags.space else SHIPPED.name
+    space = read_space(flags.space or str(SHIPPED), source)
+    limit_threads()
+    os.environ[PRELOAD] = base.env_name
+    start_forkserver(["sweeping.preload"])  # beside this process's own imports
+    from game import describe
+    from sweeping.study import Sweep
+
+    if describe(base, None)[0].network["kind"] == "mlp":
+        base = dataclasses.replace(base, small_net=True)
+    space = fitted(
+        space, base, given, partial(describe, restored=None), source, shipped=not flags.space
+    )
+    if not space:
+        raise UsageError(f"{source}: nothing is left to search, as all is given as flags")
+    processes = cores() if base.workers == "auto" else max(1, base.workers or 0)
+    jobs = flags.jobs or max(1, cores() // processes)
+    if flags.jobs and jobs * processes > cores():
+        print(
+            f"warning: --jobs {jobs}: {jobs * processes} processes at once are more than the "
+            f"{cores()} cores, and slow each other down",
+            file=sys.stderr,
+        )
+    directory = Path(flags.dir or Path("sweeps") / base.env_name)
+    return Sweep(base, space, directory, flags.trials, jobs, flags.sampler_seed)
 
 
 def read_flags(argv: Sequence[str]) -> tuple[Flags, list[str]]:

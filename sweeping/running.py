@@ -60,7 +60,7 @@ class Running:
         self._returns: deque[float] = deque(maxlen=MEAN_OF)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / OUTCOME).unlink(missing_ok=True)
-        write_text(directory / SETTINGS, write_toml(config.saved()))
+        write_text(directory / SETTINGS, write_toml(config.saved() | {"silent": True}))
         context = multiprocessing.get_context("forkserver")
         self.process = context.Process(target=play, args=(directory,))
         with for_helpers():

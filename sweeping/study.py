@@ -32,21 +32,22 @@ OF_THE_COMMAND = ("workers", "run_dir", "silent")  # settings that change no tri
 
 
 class Sweep(NamedTuple):
-    """What holds for all trials. total: how many there will be; jobs: at once."""
+    """What holds for all trials. total: how many; jobs: at once; seed: of the sampler."""
 
     base: Config
     space: Space
     directory: Path
     total: int
     jobs: int
+    seed: int | None = None
 
 
 @contextmanager
-def opened(sweep: Sweep, seed: int | None) -> Iterator[optuna.Study]:
+def opened(sweep: Sweep) -> Iterator[optuna.Study]:
     """The study in the sweep's directory, or a new one: of this sweep, or UsageError.
 
-    What was running when an older process was killed is queued again. seed: of the sampler. What
-    goes wrong with the file later is a RunError.
+    What was running when an older process was killed is queued again. What goes wrong with the file
+    later is a RunError.
     """
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
     path = sweep.directory / STUDY
@@ -55,7 +56,7 @@ def opened(sweep: Sweep, seed: int | None) -> Iterator[optuna.Study]:
         url = URL.create("sqlite", database=str(path)).render_as_string()
         storage = optuna.storages.RDBStorage(url)
         try:
-            study = _open(storage, sweep, seed)
+            study = _open(storage, sweep)
             kind = RunError
             yield study
         finally:
@@ -66,7 +67,7 @@ def opened(sweep: Sweep, seed: int | None) -> Iterator[optuna.Study]:
         raise kind(f"--dir {sweep.directory}: {STUDY} cannot be used ({reason})") from error
 
 
-def _open(storage: optuna.storages.RDBStorage, sweep: Sweep, seed: int | None) -> optuna.Study:
+def _open(storage: optuna.storages.RDBStorage, sweep: Sweep) -> optuna.Study:
     study = optuna.create_study(
         storage=storage,
         study_name="sweep",
@@ -82,7 +83,8 @@ def _open(storage: optuna.storages.RDBStorage, sweep: Sweep, seed: int | None) -
         if trial.state == TrialState.RUNNING:
             _queue_again(study, trial)
     # A sampler that begins anew would choose again what it chose at first.
-    study.sampler = optuna.samplers.TPESampler(seed=None if seed is None else seed + len(trials))
+    seed = None if sweep.seed is None else sweep.seed + len(trials)
+    study.sampler = optuna.samplers.TPESampler(seed=seed)
     return study
 
 

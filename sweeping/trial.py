@@ -37,6 +37,9 @@ def play(directory: Path) -> None:
         signal.signal(number, signal.SIG_DFL)
     end_with_parent()
     os.environ[NO_CURVE] = "yes"  # trials are compared by their values
+    sys.argv[0] = os.path.join(
+        os.path.dirname(sys.argv[0]), "main.py"
+    )  # for commands that it names
     _redirect(directory / OUTPUT)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
     try:
