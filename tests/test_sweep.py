@@ -21,7 +21,7 @@ from sweeping.space import Choices, Range, Space, fitted, read_space, settings
 from sweeping.study import FRAMES, opened
 from tests.conftest import ROOT, all_gone, descendants, has_rows, read, rows, wait_until
 
-CARTPOLE = ("--env-name", "CartPole-v1", "--max-frames", 12_000, "--seed", 1, "--jobs", 1)
+CARTPOLE = ("--env-name", "CartPole-v1", "--max-frames", 12_000, "--seed", 2, "--jobs", 1)
 LR = "[lr]\nchoices = [1e-6, 0.1]"
 FAILING = (*CARTPOLE[2:], "--env-name", "tests.faulty:Faulty-v0", "--env-kwargs", "fault=raise")
 LONG = (
@@ -30,12 +30,15 @@ LONG = (
 )  # fmt: skip
 
 
+stop = getattr(forkserver, "_forkserver")._stop  # noqa: B009 (which no type is declared for)
+
+
 @pytest.fixture(scope="module")
 def _fork_server():
     """One that has imported what trials need, as in the program."""
-    forkserver._forkserver._stop()
+    stop()
     yield
-    forkserver._forkserver._stop()
+    stop()
 
 
 @pytest.fixture
@@ -172,7 +175,7 @@ def test_a_setting_that_is_given_leaves_the_shipped_space_but_contradicts_ones_o
     }  # fmt: skip
     assert prepared.base.optimizer == "adam"
     tanh = ["--env-name=CartPole-v1", "--max-frames=9", "--activation=tanh"]
-    assert () not in sweep.prepare(tanh).space["hidden_sizes"].values
+    assert sweep.prepare(tanh).space["hidden_sizes"] == Choices(((16,), (32,), (64, 64)))
     status, _, err = plan(*CARTPOLE, "--lr", 0.1, *space(LR))
     assert status == 2
     assert "--lr is given as a flag, too" in err
@@ -189,10 +192,8 @@ def test_settings_of_the_mlp_are_not_searched_for_images():
 
 
 def test_a_linear_policy_is_tried_without_activation():
-    searched: Space = {
-        "hidden_sizes": Choices(((), (16,))),
-        "activation": Choices(("selu", "tanh")),
-    }
+    searched: Space = {"hidden_sizes": Choices(((), (16,)))}
+    searched["activation"] = Choices(("selu", "tanh"))
     linear = settings(searched, Config(), {"hidden_sizes": "[]", "activation": "tanh"})
     assert (linear.hidden_sizes, linear.activation) == ((), "selu")
     hidden = settings(searched, Config(), {"hidden_sizes": "[16]", "activation": "tanh"})
@@ -200,7 +201,7 @@ def test_a_linear_policy_is_tried_without_activation():
 
 
 def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search, program):
-    command = (*CARTPOLE, *bad_base(), *space(LR), "--dir", "here", "--trials", 3)
+    command = (*CARTPOLE, "--n", 20, *bad_base(), *space(LR), "--dir", "here", "--trials", 3)
     status, out, err = search(*command)
     assert (status, err) == (0, "")
     lines = out.splitlines()
@@ -210,7 +211,7 @@ def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search
     found = table()
     assert float(found[0]["lr"]) == 1e-6
     best = max(found, key=lambda row: float(row["value"]))
-    assert float(best["value"]) > float(found[0]["value"]) + 100
+    assert float(best["value"]) > float(found[0]["value"]) + 400
     trial = Path("here", f"trial-000{best['trial']}")
     assert f"Best: trial {best['trial']}, a mean return of {float(best['value']):.2f}" in out
     status, *_ = program("--config", "here/best.toml", "--workers", 0, "--run-dir", "again")
@@ -257,7 +258,7 @@ def test_what_matters_is_drawn(plan):
 
 def test_a_trial_that_is_worse_than_others_ends_early(search):
     budget = 500_000
-    command = ("--env-name", "CartPole-v1", "--seed", 1, *bad_base(), *space(LR))
+    command = ("--env-name", "CartPole-v1", "--seed", 2, *bad_base(), *space(LR))
     command = (*command, "--max-frames", budget, "--jobs", 1, "--dir", "here", "--trials", 6)
     Path("here").mkdir()
     with opened(sweep.prepare([str(word) for word in command])) as made:
