@@ -62,7 +62,7 @@ def run(capfd, *arguments):
 
 def space(text):
     Path("space.toml").write_text(text)
-    return "--space", "space.toml", "--sampler-seed", 1
+    return "--space", "space.toml", "--sampler-seed", 0  # which soon leaves a bad start
 
 
 def bad_base():
@@ -252,7 +252,7 @@ def test_what_matters_is_drawn(plan):
             )  # fmt: skip
     status, out, err = plan(*command)
     assert (status, err) == (0, "")
-    assert "Best: trial 1," in out
+    assert "Best: trial 2," in out
     assert Path("here/importance.png").read_bytes().startswith(b"\x89PNG")
 
 
