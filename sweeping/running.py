@@ -91,7 +91,7 @@ class Running:
 
     def interrupt(self) -> None:
         """Has it save its run and end."""
-        self._signal(signal.SIGINT)
+        self.send(signal.SIGINT)
 
     def outcome(self) -> dict[str, Any]:
         """What its process, which has ended, has left: {} if it was interrupted."""
@@ -103,7 +103,8 @@ class Running:
             return {}
         return {"error": f"its process died (exit code {code})"}
 
-    def _signal(self, number: int) -> None:
+    def send(self, number: int) -> None:
+        """Sends a signal to its process, unless that has ended."""
         with contextlib.suppress(ProcessLookupError):
             if self.process.is_alive() and self.process.pid:
                 os.kill(self.process.pid, number)
@@ -129,5 +130,5 @@ def end(trials: Sequence[Running]) -> None:
     deadline = time.monotonic() + CLOSE_SECONDS
     for each in trials:
         each.process.join(max(0.0, deadline - time.monotonic()))
-        each._signal(signal.SIGKILL)
+        each.send(signal.SIGKILL)
         each.process.join()

@@ -319,6 +319,7 @@ def test_a_killed_sweep_goes_on_with_the_same_trials(start_long, search):
     process.kill()
     process.communicate()
     wait_until(lambda: all_gone(pids))
+    assert not Path("here/trial-0001/outcome.json").exists()  # it has not just come to its end
     status, out, err = search(*LONG[2:])
     assert (status, err) == (0, "")
     trials = study()
