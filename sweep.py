@@ -106,7 +106,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         try:
             study.search(found, sweep, console, interrupts, tell)
         except Interrupted as interrupted:
-            done = sum(map(study.counted, found.get_trials(deepcopy=False)))
+            done = sum(map(study.is_done, found.get_trials(deepcopy=False)))
             console.close(
                 f"Interrupted: {done} of {sweep.total} trials are done. "
                 f"Go on with the same command: {command(*argv)}"

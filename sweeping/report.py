@@ -15,6 +15,7 @@ from es.config.sources import write_toml
 from es.errors import RunError, in_one_line
 from es.monitor.console import Console, command
 from es.rundir import LATEST, replace, write_text
+from es.workers.interface import counted
 from sweeping.space import settings
 from sweeping.study import FRAMES, INTERRUPTED, REASON, Sweep, best_of, trial_name
 
@@ -85,16 +86,17 @@ def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
 
 def _best_toml(sweep: Sweep, best: FrozenTrial, count: int) -> str:
     config, usual = settings(sweep.space, sweep.base, best.params), Config()
+    named = {"env_name", *sweep.space}
     values = {
         name: value
         for name, value in config.saved().items()
-        if name in sweep.space or getattr(config, name) != getattr(usual, name)
+        if name in named or getattr(config, name) != getattr(usual, name)
     }
     values.pop("silent", None)
     if not config.workers:  # a trial's one process is one of many
         values["workers"] = "auto"
     title = (
-        f"# {config.env_name}: the best of a sweep of {count} trials.\n"
+        f"# {config.env_name}: the best of a sweep of {counted(count, 'trial')}.\n"
         f"# Trial {best.number}: {_found(sweep, best)}.\n"
     )
     return write_toml(values, title)
@@ -102,8 +104,8 @@ def _best_toml(sweep: Sweep, best: FrozenTrial, count: int) -> str:
 
 def _found(sweep: Sweep, best: FrozenTrial) -> str:
     return (
-        f"a mean return of {best.value:.2f} in {sweep.base.eval_episodes} fresh episodes after "
-        f"{best.user_attrs[FRAMES]:,} training steps"
+        f"a mean return of {best.value:.2f} in {counted(sweep.base.eval_episodes, 'fresh episode')} "
+        f"after {best.user_attrs[FRAMES]:,} training steps"
     )
 
 
@@ -112,8 +114,8 @@ def _draw_importance(study: optuna.Study, sweep: Sweep) -> str:
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(complete) < FEWEST or len({each.value for each in complete}) == 1:
         return (
-            f"No {IMPORTANCE}: {len(complete)} trials are complete, and it takes {FEWEST}, not all "
-            "of the same value, to tell which settings matter."
+            f"No {IMPORTANCE}: to tell which settings matter takes {FEWEST} complete trials, not all "
+            f"of the same value (so far: {len(complete)})."
         )
     from matplotlib.figure import Figure
 

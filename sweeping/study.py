@@ -118,7 +118,7 @@ def trial_name(number: int) -> str:
     return f"trial-{number:04}"
 
 
-def counted(trial: FrozenTrial) -> bool:
+def is_done(trial: FrozenTrial) -> bool:
     """Whether a trial is one of the total: it has ended by itself."""
     return trial.state.is_finished() and INTERRUPTED not in trial.user_attrs
 
@@ -146,7 +146,7 @@ def search(
     report: told of every trial that has ended.
     """
     distributions = {name: each.distribution() for name, each in sweep.space.items()}
-    done = [trial for trial in study.get_trials(deepcopy=False) if counted(trial)]
+    done = [trial for trial in study.get_trials(deepcopy=False) if is_done(trial)]
     running: list[Running] = []
     try:
         while running or len(done) < sweep.total:
