@@ -103,10 +103,8 @@ def _best_toml(sweep: Sweep, best: FrozenTrial, count: int) -> str:
 
 
 def _found(sweep: Sweep, best: FrozenTrial) -> str:
-    return (
-        f"a mean return of {best.value:.2f} in {counted(sweep.base.eval_episodes, 'fresh episode')} "
-        f"after {best.user_attrs[FRAMES]:,} training steps"
-    )
+    episodes = counted(sweep.base.eval_episodes, "fresh episode")
+    return f"a mean return of {best.value:.2f} in {episodes} after {best.user_attrs[FRAMES]:,} training steps"
 
 
 def _draw_importance(study: optuna.Study, sweep: Sweep) -> str:
@@ -114,8 +112,8 @@ def _draw_importance(study: optuna.Study, sweep: Sweep) -> str:
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(complete) < FEWEST or len({each.value for each in complete}) == 1:
         return (
-            f"No {IMPORTANCE}: to tell which settings matter takes {FEWEST} complete trials, not all "
-            f"of the same value (so far: {len(complete)})."
+            f"No {IMPORTANCE}: to tell which settings matter takes {FEWEST} complete trials, not "
+            f"all of the same value (so far: {len(complete)})."
         )
     from matplotlib.figure import Figure
 
