@@ -104,7 +104,8 @@ def _best_toml(sweep: Sweep, best: FrozenTrial, count: int) -> str:
 
 def _found(sweep: Sweep, best: FrozenTrial) -> str:
     episodes = counted(sweep.base.eval_episodes, "fresh episode")
-    return f"a mean return of {best.value:.2f} in {episodes} after {best.user_attrs[FRAMES]:,} training steps"
+    frames = best.user_attrs[FRAMES]
+    return f"a mean return of {best.value:.2f} in {episodes} after {frames:,} training steps"
 
 
 def _draw_importance(study: optuna.Study, sweep: Sweep) -> str:

@@ -24,7 +24,7 @@ from sweeping.space import Space, settings, start
 
 STUDY = "study.db"
 # Attributes of the study, and of a trial.
-BASE, SPACE, SAMPLED = "base", "space", "start"
+BASE, SPACE = "base", "space"
 FRAMES, REASON, INTERRUPTED = "frames", "reason", "interrupted"
 POLL_SECONDS = 0.1
 FAILURES = 5  # without any success, after which a sweep ends
@@ -95,9 +95,9 @@ def _identify(study: optuna.Study, sweep: Sweep) -> None:
     ours: Mapping[str, Mapping[str, Any]] = {BASE: base, SPACE: space}
     theirs = study.user_attrs
     if SPACE not in theirs:  # the last to be noted
-        if SAMPLED not in theirs and (params := start(sweep.space, sweep.base)):
+        if not study.get_trials(deepcopy=False) and (params := start(sweep.space, sweep.base)):
             study.enqueue_trial(params)
-        for key, value in ((SAMPLED, True), *ours.items()):
+        for key, value in ours.items():
             study.set_user_attr(key, value)
         return
     for key, what in ((BASE, "settings"), (SPACE, "a space")):
@@ -181,7 +181,7 @@ def _tell(study: optuna.Study, ended: Running) -> FrozenTrial:
     trial.set_user_attr(FRAMES, outcome.get("frames", ended.frames))
     if math.isfinite(value):
         study.tell(trial, value)
-    elif ended.pruned:
+    elif ended.pruned and not outcome:
         study.tell(trial, state=TrialState.PRUNED)
     else:
         reason = outcome.get("error", f"its mean return is {value}" if outcome else "interrupted")
