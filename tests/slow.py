@@ -1,4 +1,4 @@
-"""Environments that take their time: `tests.slow:Slow-v0`, for hours, and `tests.slow:Patient-v0`."""
+"""Environments that take their time: `tests.slow:Slow-v0` and `tests.slow:Patient-v0`."""
 
 import time
 from typing import Any
