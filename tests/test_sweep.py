@@ -296,30 +296,25 @@ def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends(search):
 
 
 @pytest.fixture
-def start_long():
-    """Starts a sweep of three longer trials, and waits until two of them have come somewhere."""
-    processes = []
-
-    def start():
-        process = subprocess.Popen(
-            [sys.executable, str(ROOT / "sweep.py"), *LONG],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        processes.append(process)
+def under_way():
+    """A sweep of three longer trials, two of which have come somewhere, and its processes."""
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "sweep.py"), *LONG],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
         wait_until(lambda: all(has_rows(Path(f"here/trial-000{k}"), 3) for k in (0, 1)))
-        return process, descendants(process.pid)
-
-    yield start
-    for process in processes:
+        yield process, descendants(process.pid)
+    finally:
         process.kill()  # its trials end by themselves
         process.communicate()
 
 
-def test_a_killed_sweep_goes_on_with_the_same_trials(start_long, search):
-    process, pids = start_long()
+def test_a_killed_sweep_goes_on_with_the_same_trials(under_way, search):
+    process, pids = under_way
     process.kill()
     process.communicate()
     wait_until(lambda: all_gone(pids))
@@ -333,8 +328,8 @@ def test_a_killed_sweep_goes_on_with_the_same_trials(start_long, search):
     assert out.count("Trial ") == 3
 
 
-def test_an_interrupt_ends_all_trials_with_their_runs_saved(start_long):
-    process, pids = start_long()
+def test_an_interrupt_ends_all_trials_with_their_runs_saved(under_way):
+    process, pids = under_way
     assert len(pids) == 4  # the resource tracker, the fork server, two trials
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
