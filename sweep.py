@@ -187,8 +187,11 @@ def read_base(argv: Sequence[str], rest: Sequence[str]) -> tuple[Config, set[str
         config = sources.parse(rest)
     except UsageError:  # which may be a flag of the sweep's, misspelled
         raise UsageError(explain(argv, KINDS)) from None
-    file = sources.read_toml(config.config) if config.config is not None else {}
-    config, given = sources.parse(rest, file), sources.given(rest)
+    file: dict[str, Any] = {}
+    if config.config is not None:
+        file = sources.read_toml(config.config)
+        config = sources.parse(rest, file)
+    given = sources.given(rest)
     for name in REFUSED:
         if name in given or (name == "restore" and config.restore):
             raise UsageError(f"{flag(name)}: is for a single run; leave it out")

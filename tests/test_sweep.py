@@ -113,16 +113,29 @@ def test_a_space_is_read():
         ("[lr]\nlow = 'a'\nhigh = 'b'", "lr = 'a' is not a number"),
         ("[momentum]\nlow = 0.0\nhigh = 0.9\nlog = true", "low above 0"),
         ("[n]\nlow = 10\nhigh = 25\nstep = 10", "step = 10"),
-        ("[n]\nlow = 10\nhigh = 100", "n 11: must be an even number"),
         ("[lr]\nlow = 0.1\nhigh = 1.0\nstep = 0.1", "step is for whole numbers"),
         ("[activation]\nlow = 'relu'\nhigh = 'tanh'", "no numbers"),
         ("[activation]\nchoices = ['gelu']", "'gelu' is not 'selu'"),
         ("[shaping]\nchoices = ['nes', 3]", "shaping = 3 is not"),
-        ("[vbn]\nchoices = [true, false]", "--vbn: is for the Convnet-LSTM"),
         ("[lr", "not valid TOML"),
     ],
 )
-def test_a_wrong_space_is_one_line(plan, text, words):
+def test_a_wrong_space_is_named(text, words):
+    Path("space.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"^--space space.toml: ") as error:
+        read_space("space.toml", "--space space.toml")
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[lrr]\nchoices = [1.0]", "unknown setting 'lrr'"),
+        ("[n]\nlow = 10\nhigh = 100", "--n 11: must be an even number"),
+        ("[vbn]\nchoices = [true, false]", "--vbn: is for the Convnet-LSTM"),
+    ],
+)
+def test_a_space_that_cannot_be_searched_is_one_line(plan, text, words):
     status, out, err = plan(*CARTPOLE, *space(text))
     assert (status, out) == (2, "")
     assert err.startswith("error: --space space.toml: ")
