@@ -92,9 +92,9 @@ def open_new(path: Path) -> RunDir:
         return run
 
 
-def open_existing(path: Path) -> RunDir:
+def open_existing(path: Path, named: str = "--run-dir") -> RunDir:
     """Makes the directory if need be, and locks it; raises UsageError as `open_new` does."""
-    with writable(path):
+    with writable(path, named):
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / LOCK).open("a")
         try:
@@ -105,9 +105,7 @@ def open_existing(path: Path) -> RunDir:
         except (BlockingIOError, FileNotFoundError):
             pass
         lock.close()
-    raise UsageError(
-        f"--run-dir {path}: another run is writing there; wait for it or choose another"
-    )
+    raise UsageError(f"{named} {path}: another run is writing there; wait for it or choose another")
 
 
 def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Path, bool]:

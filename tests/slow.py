@@ -1,4 +1,4 @@
-"""An environment whose single episode lasts for hours: `tests.slow:Slow-v0`."""
+"""Environments that take their time: `tests.slow:Slow-v0` and `tests.slow:Patient-v0`."""
 
 import time
 from typing import Any
@@ -8,6 +8,8 @@ import numpy as np
 
 
 class Slow(gymnasium.Env):
+    """Has a single episode, without end, of steps of 100 ms."""
+
     observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
@@ -20,3 +22,24 @@ class Slow(gymnasium.Env):
 
 
 gymnasium.register("Slow-v0", "tests.slow:Slow")
+
+
+class Patient(gymnasium.Env):
+    """Pays for one of two actions, for 5 steps of 2 ms."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.002)
+        self.steps += 1
+        observation = self.np_random.uniform(-1, 1, 3).astype(np.float32)
+        return observation, float(action), self.steps == 5, False, {}
+
+
+gymnasium.register("Patient-v0", "tests.slow:Patient")

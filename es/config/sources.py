@@ -20,6 +20,7 @@ from es.errors import UsageError
 
 MAX_WHOLE_FLOAT = 10**300
 MOST_BYTES = 2**20  # of a settings file
+TITLE = "# The settings of this run: repeat it with --config and this file."
 OPTIMIZER = ("optimizer", "use_adam")  # two ways to choose it
 
 
@@ -34,19 +35,7 @@ def parse(argv: Sequence[str], settings: Mapping[str, Any] | None = None) -> Con
     base = dataclasses.replace(Config(), **(settings or {}))
     groups: dict[str, list[tuple[str, Any, Any]]] = {}
     for field in FIELDS.values():
-        shown = field.metadata["shown"]
-        value = getattr(base, field.name)
-        hint = f"(default: {shown})" if shown and value in (None, "", ()) else None
-        arg = tyro.conf.arg(
-            name=field.metadata["name"],
-            help=field.metadata["help"],
-            help_behavior_hint=hint,
-            metavar=_metavar(TYPES[field.name]),
-        )
-        # A flag that no file can set needs no counterpart to switch it off.
-        markers = [] if field.metadata["saved"] else [tyro.conf.FlagCreatePairsOff]
-        annotated = Annotated[(TYPES[field.name], arg, *markers)]  # type: ignore
-        entry = (field.name, annotated, dataclasses.field(default=value))
+        entry = argument(field, TYPES[field.name], getattr(base, field.name))
         groups.setdefault(field.metadata["group"], []).append(entry)
     # tyro shows a nested dataclass as a group of the help text.
     nested: list[tuple[str, Any, Any]] = []
@@ -65,18 +54,50 @@ def parse(argv: Sequence[str], settings: Mapping[str, Any] | None = None) -> Con
     except SystemExit as leaving:
         if not leaving.code:
             raise
-        kinds = {flag(name): TYPES[name] for name in FIELDS}
-        # One that a file may have switched on can be switched off.
-        switches = [
-            flag(name).replace("--", "--no-", 1)
-            for name, field in FIELDS.items()
-            if TYPES[name] is bool and field.metadata["saved"]
-        ]
-        raise UsageError(explain(argv, kinds, switches)) from None
+        raise mistake(argv) from None
     values: dict[str, Any] = {}
     for group in groups:
         values |= vars(getattr(parsed, group))
     return Config(**values)
+
+
+def mistake(argv: Sequence[str], more: Mapping[str, Any] | None = None) -> UsageError:
+    """What is wrong with a command line; more: flags beside the trainer's, and their types."""
+    kinds = {flag(name): TYPES[name] for name in FIELDS} | dict(more or {})
+    # One that a file may have switched on can be switched off.
+    switches = [
+        flag(name).replace("--", "--no-", 1)
+        for name, field in FIELDS.items()
+        if TYPES[name] is bool and field.metadata["saved"]
+    ]
+    return UsageError(explain(argv, kinds, switches))
+
+
+def argument(field: dataclasses.Field, kind: Any, value: Any) -> tuple[str, Any, Any]:
+    """What `dataclasses.make_dataclass` takes to make a flag for tyro, whose default is `value`.
+
+    field: declared by `option`.
+    """
+    import tyro
+
+    shown = field.metadata["shown"]
+    hint = f"(default: {shown})" if shown and value in (None, "", ()) else None
+    arg = tyro.conf.arg(
+        name=field.metadata["name"],
+        help=field.metadata["help"],
+        help_behavior_hint=hint,
+        metavar=_metavar(kind),
+    )
+    # A flag that no file can set needs no counterpart to switch it off.
+    markers = [] if field.metadata["saved"] else [tyro.conf.FlagCreatePairsOff]
+    annotated = Annotated[(kind, arg, *markers)]
+    return field.name, annotated, dataclasses.field(default=value)
+
+
+def given(argv: Sequence[str]) -> set[str]:
+    """The fields whose flags are on a command line."""
+    words = {word.partition("=")[0].replace("_", "-") for word in argv}
+    return {name for name in FIELDS if words & {flag(name), flag(name).replace("--", "--no-", 1)}}
 
 
 def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -106,32 +127,35 @@ def read_toml(path: str, named: str = "--config") -> dict[str, Any]:
     named: what on the command line the path comes from.
     """
     source = f"{named} {path}"
-    try:
-        with Path(path).open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES:
-            raise UsageError(f"{source}: is no settings file, which would be small")
-        settings = tomllib.loads(text.decode())
-    except OSError as error:
-        raise UsageError(f"{source}: cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:  # bad syntax, bytes or numbers; too deep
-        raise UsageError(f"{source}: is not valid TOML ({error})") from error
-    checked = from_mapping(settings, source)
+    checked = from_mapping(load_toml(path, source), source)
     for name in checked:
         if not FIELDS[name].metadata["saved"]:
             raise UsageError(f"{source}: {flag(name)} belongs on the command line")
     return checked
 
 
-def write_toml(settings: Mapping[str, Any]) -> str:
-    """The text of a settings file that `read_toml` reads back to `settings`."""
+def load_toml(path: str, source: str) -> dict[str, Any]:
+    """What a TOML file holds; raises UsageError, naming `source`, where it is none."""
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise UsageError(f"{source}: is no settings file, which would be small")
+        return tomllib.loads(text.decode())
+    except OSError as error:
+        raise UsageError(f"{source}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:  # bad syntax, bytes or numbers; too deep
+        raise UsageError(f"{source}: is not valid TOML ({error})") from error
+
+
+def write_toml(settings: Mapping[str, Any], title: str = TITLE) -> str:
+    """The text of a settings file that `read_toml` reads back to `settings`; title: comments."""
     # A JSON string, number or truth value is also one of TOML, but for one character.
     values = {
         name: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         for name, value in settings.items()
     }
     lines = [f"{flag(name)[2:]} = {value}" for name, value in values.items()]
-    title = "# The settings of this run: repeat it with --config and this file."
     return "\n".join([title, *lines, ""])
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from es.config import FIELDS, Config, flag
+from es.config.option import Check
 from es.errors import UsageError
 
 FOR_TEST = ("episodes", "no_render", "video", "json", "stochastic_start")
@@ -16,12 +18,7 @@ def validate(config: Config, *, combinations: bool = True) -> None:
     combinations: False while a checkpoint's settings are still missing.
     """
     for name, field in FIELDS.items():
-        value, check = getattr(config, name), field.metadata["check"]
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"{flag(name)} {value}: must be a finite number")
-        if value is not None and check is not None and not check[0](value):
-            shown = " ".join(map(str, value)) if isinstance(value, tuple) else repr(value)
-            raise UsageError(f"{flag(name)} {shown}: {check[1]}")
+        require(flag(name), getattr(config, name), field.metadata["check"])
     if combinations:
         _validate_combinations(config)
     if config.test and not config.restore:
@@ -42,6 +39,15 @@ def validate(config: Config, *, combinations: bool = True) -> None:
             f"--ray {config.ray}: plays in processes of the cluster, and --workers 0 in this one: "
             "give one of them"
         )
+
+
+def require(name: str, value: Any, check: Check | None) -> None:
+    """Raises UsageError where a flag's value does not fulfil its check."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{name} {value}: must be a finite number")
+    if value is not None and check is not None and not check[0](value):
+        shown = " ".join(map(str, value)) if isinstance(value, tuple) else repr(value)
+        raise UsageError(f"{name} {shown}: {check[1]}")
 
 
 def _validate_combinations(config: Config) -> None:

@@ -119,10 +119,11 @@ class Console:
         return True
 
 
-def command(*arguments: object) -> str:
-    """The command line that starts this program again, with other arguments."""
+def command(*arguments: object, program: str | None = None) -> str:
+    """The command line that starts this program, or one beside it, with other arguments."""
     # The interpreter of a virtual environment in this folder need not be the shell's 'python'.
     name = os.path.relpath(sys.executable)
     if name.startswith(os.pardir):
         name = "python"
-    return shlex.join([name, sys.argv[0], *map(str, arguments)])
+    path = sys.argv[0] if program is None else os.path.join(os.path.dirname(sys.argv[0]), program)
+    return shlex.join([name, path, *map(str, arguments)])

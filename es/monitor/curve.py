@@ -7,6 +7,7 @@ interpreter's lock all the while. Run as a program, this module is the helper th
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REDRAW_SECONDS = 10.0
+NO_CURVE = "ES_NO_CURVE"  # the variable that leaves it out: a picture takes longer than a short run
 LABEL_WIDTH = 0.08  # of the picture, that the axis above has for each label
 
 
@@ -56,7 +58,8 @@ class CurvePainter:
         self._helper.close(patience)
 
     def _draw(self) -> None:
-        self._helper.wake()
+        if not os.environ.get(NO_CURVE):
+            self._helper.wake()
         self._drawn = True
 
 

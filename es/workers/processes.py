@@ -6,9 +6,11 @@ import multiprocessing
 import os
 import resource
 import signal
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import connection
 from pathlib import Path
 
 from es.errors import UsageError
@@ -71,6 +73,19 @@ def for_helpers() -> Iterator[None]:
         resource_tracker.ensure_running()  # first, since it lets go of the signals held here
         with _terminal_signals_held():
             yield
+
+
+def end_with_parent() -> None:
+    """Has this process end when its parent is gone, however it went, even in a long episode."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    sentinel = parent.sentinel
+
+    def wait() -> None:
+        connection.wait([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def allow_open_files(wanted: int) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
-import os
 import signal
-import threading
 import time
 import traceback
 from contextlib import closing, suppress
@@ -16,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from es.rollout import Player, Recipe, Result, Snapshot
-from es.workers.processes import TERMINAL_SIGNALS
+from es.workers.processes import TERMINAL_SIGNALS, end_with_parent
 from es.workers.queue import take
 
 IDLE = -1
@@ -71,7 +68,7 @@ def work(results: connection.Connection, recipe: Recipe, shared: Shared, number:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
-    threading.Thread(target=_end_with_master, daemon=True).start()
+    end_with_parent()
     with suppress(OSError):  # the master closed the connection
         try:
             player = Player(recipe)
@@ -92,11 +89,3 @@ def work(results: connection.Connection, recipe: Recipe, shared: Shared, number:
                     return
                 results.send(Done(batch, result))
                 shared.playing[number] = IDLE
-
-
-def _end_with_master() -> None:
-    """Ends this process when the master is gone, however it went, even in a long episode."""
-    master = multiprocessing.parent_process()
-    assert master is not None
-    connection.wait([master.sentinel])
-    os._exit(1)

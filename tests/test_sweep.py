@@ -1,0 +1,355 @@
+"""Searching for hyperparameters."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from multiprocessing import forkserver
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState, create_trial
+
+import sweep
+from es.config import Config
+from es.errors import UsageError
+from es.rundir import open_existing
+from sweeping.space import Choices, Range, Space, fitted, read_space, settings
+from sweeping.study import FRAMES, opened
+from tests.conftest import ROOT, all_gone, descendants, has_rows, read, rows, wait_until
+
+CARTPOLE = ("--env-name", "CartPole-v1", "--max-frames", 12_000, "--seed", 2, "--jobs", 1)
+LR = "[lr]\nchoices = [1e-6, 0.1]"
+FAILING = (*CARTPOLE[2:], "--env-name", "tests.faulty:Faulty-v0", "--env-kwargs", "fault=raise")
+# A trial takes two seconds, and hardly any of a core.
+PATIENT = ("--env-name", "tests.slow:Patient-v0", "--n", "2", "--eval-episodes", "1", "--seed", "1")
+LONG = (*PATIENT, "--max-gradient-updates", "60", "--trials", "3", "--jobs", "2", "--dir", "here")
+
+
+stop = getattr(forkserver, "_forkserver")._stop  # noqa: B009 (which no type is declared for)
+
+
+@pytest.fixture(scope="module")
+def _fork_server():
+    """One that has imported what trials need, as in the program."""
+    stop()
+    yield
+    stop()
+
+
+@pytest.fixture
+def search(capfd, _fork_server):
+    """Runs command lines in this process: status, standard output and standard error."""
+    return partial(run, capfd)
+
+
+@pytest.fixture
+def plan(capfd, monkeypatch):
+    """The same for command lines that play no trial."""
+    monkeypatch.setattr(sweep, "start_forkserver", lambda preload: None)
+    return partial(run, capfd)
+
+
+def run(capfd, *arguments):
+    capfd.readouterr()
+    status = sweep.main([str(argument) for argument in arguments])
+    return status, *capfd.readouterr()
+
+
+def space(text):
+    Path("space.toml").write_text(text)
+    return "--space", "space.toml", "--sampler-seed", 0  # which soon leaves a bad start
+
+
+def bad_base():
+    Path("base.toml").write_text("lr = 1e-6")
+    return "--config", "base.toml"
+
+
+def study(directory="here"):
+    storage = optuna.storages.RDBStorage(f"sqlite:///{directory}/study.db")
+    trials = optuna.load_study(study_name=None, storage=storage).trials
+    storage.remove_session()
+    storage.engine.dispose()
+    return trials
+
+
+def table(directory="here"):
+    with Path(directory, "trials.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_space_is_read():
+    Path("space.toml").write_text(
+        "[lr]\nlow = 0.01\nhigh = 1\nlog = true\n[n]\nlow = 10\nhigh = 30\nstep = 10\n"
+        "[hidden-sizes]\nchoices = [[], [16]]\n[obs-norm]\nchoices = [true, false]\n"
+    )
+    assert read_space("space.toml", "it") == {
+        "lr": Range(0.01, 1.0, log=True),
+        "n": Range(10, 30, step=10),
+        "hidden_sizes": Choices(((), (16,))),
+        "obs_norm": Choices((True, False)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("lr = 0.1", "lr = 0.1 must be a table"),
+        ("", "names no setting"),
+        ("[lrr]\nchoices = [1.0]", "unknown setting 'lrr'"),
+        ("[workers]\nchoices = [1]", "workers is no setting of the policy or the algorithm"),
+        ("[useAdam]\nchoices = [true]", "spell it optimizer"),
+        ("[lr]\nlow = 0.1", "low and high"),
+        ("[lr]\nlow = 0.1\nhigh = 1.0\nlogg = true", "nothing else"),
+        ("[lr]\nlow = 0.1\nchoices = [1.0]", "nothing else"),
+        ("[lr]\nchoices = []", "low and high"),
+        ("[lr]\nchoices = [0.1, 0.1]", "twice"),
+        ("[lr]\nlow = 1.0\nhigh = 0.1", "low = 1.0 must be below high = 0.1"),
+        ("[lr]\nlow = 0.0\nhigh = 0.1", "lr 0.0: must be between"),
+        ("[lr]\nlow = 'a'\nhigh = 'b'", "lr = 'a' is not a number"),
+        ("[momentum]\nlow = 0.0\nhigh = 0.9\nlog = true", "low above 0"),
+        ("[n]\nlow = 10\nhigh = 25\nstep = 10", "step = 10"),
+        ("[lr]\nlow = 0.1\nhigh = 1.0\nstep = 0.1", "step is for whole numbers"),
+        ("[activation]\nlow = 'relu'\nhigh = 'tanh'", "no numbers"),
+        ("[activation]\nchoices = ['gelu']", "'gelu' is not 'selu'"),
+        ("[shaping]\nchoices = ['nes', 3]", "shaping = 3 is not"),
+        ("[lr", "not valid TOML"),
+    ],
+)
+def test_a_wrong_space_is_named(text, words):
+    Path("space.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"^--space space.toml: ") as error:
+        read_space("space.toml", "--space space.toml")
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[lrr]\nchoices = [1.0]", "unknown setting 'lrr'"),
+        ("[n]\nlow = 10\nhigh = 100", "--n 11: must be an even number"),
+        ("[vbn]\nchoices = [true, false]", "--vbn: is for the Convnet-LSTM"),
+    ],
+)
+def test_a_space_that_cannot_be_searched_is_one_line(plan, text, words):
+    status, out, err = plan(*CARTPOLE, *space(text))
+    assert (status, out) == (2, "")
+    assert err.startswith("error: --space space.toml: ")
+    assert words in err
+    assert err.count("\n") == 1
+    assert os.listdir() == ["space.toml"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--env-name CartPole-v1", "a trial needs a budget: give --max-frames"),
+        ("--max-frames 9 --trial 3", "--trial: there is no such flag; did you mean --trials?"),
+        ("--max-frames 9 --trials many", "--trials many: must be a whole number"),
+        ("--max-frames 9 --trials 0", "--trials 0: must be"),
+        ("--max-frames 9 --jobs 0", "--jobs 0: must be"),
+        ("--max-frames much", "--max-frames much: must be a whole number"),
+        ("--max-frames 9 --n 7", "--n 7: must be an even number"),
+        ("--max-frames 9 --restore run/latest.pth", "--restore: is for a single run"),
+        ("--max-frames 9 --run-dir run", "--run-dir: is for a single run"),
+        ("--max-frames 9 --test", "--test: is for a single run"),
+        ("--max-frames 9 --ray local", "--ray: is for a single run"),
+        ("--max-frames 9 --env-name Pnog-v5", "--env-name Pnog-v5"),
+        ("--max-frames 9 --space missing.toml", "--space missing.toml: cannot be read"),
+        ("--env-name CartPole-v1 --max-frames 9 --dir file/here", "--dir file/here: cannot be"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(plan, arguments, words):
+    Path("file").touch()
+    status, out, err = plan(*arguments.split())
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert words in err
+    assert err.count("\n") == 1
+    assert os.listdir() == ["file"]
+
+
+def test_without_optuna_the_remedy_is_named(plan, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    status, _, err = plan(*CARTPOLE)
+    assert status == 2
+    assert err == "error: sweep.py needs Optuna: pip install -r requirements-extra.txt\n"
+
+
+def test_a_setting_that_is_given_leaves_the_shipped_space_but_contradicts_ones_own(plan):
+    prepared = sweep.prepare(["--env-name=CartPole-v1", "--max-frames=9", "--useAdam", "--lr=0.1"])
+    assert prepared.space.keys() == {
+        "sigma", "n", "shaping", "hidden_sizes", "activation", "weight_decay",
+    }  # fmt: skip
+    assert prepared.base.optimizer == "adam"
+    tanh = ["--env-name=CartPole-v1", "--max-frames=9", "--activation=tanh"]
+    assert sweep.prepare(tanh).space["hidden_sizes"] == Choices(((16,), (32,), (64, 64)))
+    status, _, err = plan(*CARTPOLE, "--lr", 0.1, *space(LR))
+    assert status == 2
+    assert "--lr is given as a flag, too" in err
+
+
+def test_settings_of_the_mlp_are_not_searched_for_images():
+    def describe(config):
+        if config.hidden_sizes != (64, 64) or config.activation != "selu":
+            raise UsageError("is for the MLP")
+
+    shipped = read_space(str(sweep.SHIPPED), "sweep.toml")
+    kept = fitted(shipped, Config(), set(), describe, "sweep.toml", shipped=True)
+    assert shipped.keys() - kept.keys() == {"hidden_sizes", "activation"}
+
+
+def test_a_linear_policy_is_tried_without_activation():
+    searched: Space = {"hidden_sizes": Choices(((), (16,)))}
+    searched["activation"] = Choices(("selu", "tanh"))
+    linear = settings(searched, Config(), {"hidden_sizes": "[]", "activation": "tanh"})
+    assert (linear.hidden_sizes, linear.activation) == ((), "selu")
+    hidden = settings(searched, Config(), {"hidden_sizes": "[16]", "activation": "tanh"})
+    assert (hidden.hidden_sizes, hidden.activation) == ((16,), "tanh")
+
+
+def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search, program):
+    command = (*CARTPOLE, "--n", 20, *bad_base(), *space(LR), "--dir", "here", "--trials", 3)
+    status, out, err = search(*command)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert [line.split(":")[0] for line in lines[:3]] == ["Trial 0", "Trial 1", "Trial 2"]
+    assert lines[-1].endswith("main.py --config here/best.toml")
+    assert "No importance.png: to tell which settings matter takes 8 complete trials" in out
+    found = table()
+    assert float(found[0]["lr"]) == 1e-6
+    best = max(found, key=lambda row: float(row["value"]))
+    assert float(best["value"]) > float(found[0]["value"]) + 400
+    trial = Path("here", f"trial-000{best['trial']}")
+    assert f"Best: trial {best['trial']}, a mean return of {float(best['value']):.2f}" in out
+    assert "\nlr = 0.1\n" in Path("here/best.toml").read_text()  # though it is the default
+    status, *_ = program("--config", "here/best.toml", "--workers", 0, "--run-dir", "again")
+    assert status == 0
+    assert rows(Path("again"))[-1]["return_mean"] == rows(trial)[-1]["return_mean"]
+    _, out, _ = program(
+        "--test", "--no-render", "--episodes", 20, "--restore", trial / "latest.pth"
+    )
+    assert f"20 episodes: mean {float(best['value']):.2f}," in out
+
+    assert search(*command)[0] == 0  # nothing is left to do
+    assert len(study()) == 3
+    for other in (("--max-frames", 9), space("[lr]\nchoices = [1e-6, 0.2]")):
+        status, _, err = search(*command, *other)
+        assert status == 2
+        assert "choose another --dir" in err
+        assert err.count("\n") == 1
+    space(LR)
+    lock = open_existing(Path("here"))
+    status, _, err = search(*command)
+    lock.close()
+    assert status == 2
+    assert err.startswith("error: --dir here: another run is writing there")
+    assert len(study()) == 3
+
+
+def test_what_matters_is_drawn(plan):
+    command = (*CARTPOLE, *bad_base(), *space(LR), "--dir", "here", "--trials", 9)
+    Path("here").mkdir()
+    with opened(sweep.prepare([str(word) for word in command])) as made:
+        for number in range(9):
+            lr = (1e-6, 0.1)[number % 2]
+            made.add_trial(
+                create_trial(
+                    value=lr, params={"lr": lr}, user_attrs={FRAMES: 10},
+                    distributions={"lr": Choices((1e-6, 0.1)).distribution()},
+                )
+            )  # fmt: skip
+    status, out, err = plan(*command)
+    assert (status, err) == (0, "")
+    assert "Best: trial 2," in out
+    assert Path("here/importance.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_trial_that_is_worse_than_others_ends_early(search):
+    command = (*PATIENT, *bad_base(), *space(LR), "--max-gradient-updates", 100)
+    command = (*command, "--jobs", 1, "--dir", "here", "--trials", 6)
+    Path("here").mkdir()
+    with opened(sweep.prepare([str(word) for word in command])) as made:
+        for _ in range(5):
+            made.add_trial(
+                create_trial(
+                    value=500.0, params={"lr": 0.1}, user_attrs={FRAMES: 9},
+                    distributions={"lr": Choices((1e-6, 0.1)).distribution()},
+                    intermediate_values=dict.fromkeys(range(1, 11), 500.0),
+                )
+            )  # fmt: skip
+    status, out, err = search(*command)
+    assert (status, err) == (0, "")
+    assert out.startswith("Trial 0: pruned ")
+    (pruned,) = [trial for trial in study() if trial.state == TrialState.PRUNED]
+    assert pruned.params == {"lr": 1e-6}
+    counters = read("here/trial-0000/latest.pth").counters
+    assert 30 <= counters.update < 100
+    assert pruned.user_attrs[FRAMES] <= counters.frames
+
+
+def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends(search):
+    fits = "[n]\nchoices = [4, 40]\n[top-directions]\nchoices = [3]"
+    command = (*CARTPOLE, *space(fits), "--dir", "here", "--trials", 4)
+    status, _, err = search(*command)
+    assert (status, err) == (0, "")
+    failed = [row for row in table() if row["state"] == "failed" or row["n"] == "4"]
+    assert {(row["state"], row["n"]) for row in table()} == {("fail", "4"), ("complete", "40")}
+    assert "--top-directions 3: must be at most half of --n 4" in failed[0]["reason"]
+
+    status, _, err = search(*FAILING, *space(LR), "--dir", "there")
+    assert status == 1
+    assert err.startswith("error: the first 5 trials have all failed, the last: --env-name")
+    assert "unlucky" not in err
+    assert err.count("\n") == 1
+
+
+@pytest.fixture
+def under_way():
+    """A sweep of three longer trials, two of which have come somewhere, and its processes."""
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "sweep.py"), *LONG],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: all(has_rows(Path(f"here/trial-000{k}"), 3) for k in (0, 1)))
+        yield process, descendants(process.pid)
+    finally:
+        process.kill()  # its trials end by themselves
+        process.communicate()
+
+
+def test_a_killed_sweep_goes_on_with_the_same_trials(under_way, search):
+    process, pids = under_way
+    process.kill()
+    process.communicate()
+    wait_until(lambda: all_gone(pids))
+    assert not Path("here/trial-0001/outcome.json").exists()  # it has not just come to its end
+    status, out, err = search(*LONG)
+    assert (status, err) == (0, "")
+    trials = study()
+    assert [trial.params for trial in trials[2:4]] == [trial.params for trial in trials[:2]]
+    assert [trial.state.name for trial in trials] == ["FAIL"] * 2 + ["COMPLETE"] * 3
+    assert [row["state"] for row in table()] == ["interrupted"] * 2 + ["complete"] * 3
+    assert out.count("Trial ") == 3
+
+
+def test_an_interrupt_ends_all_trials_with_their_runs_saved(under_way):
+    process, pids = under_way
+    assert len(pids) == 4  # the resource tracker, the fork server, two trials
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert out.splitlines()[-1].startswith("Interrupted: 0 of 3 trials are done. Go on with")
+    wait_until(lambda: all_gone(pids))
+    assert [row.state.name for row in study()] == ["FAIL", "FAIL", "WAITING", "WAITING"]
+    for number in (0, 1):
+        run = Path(f"here/trial-000{number}")
+        assert read(run / "latest.pth").counters.update == len(rows(run))
