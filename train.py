@@ -47,7 +47,13 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             f"Run directory: {path}\n"
         )
         with rundir.writable(path):
-            monitor = Monitor(run.directory, console, title=config.env_name, counters=run.counters)
+            monitor = Monitor(
+                run.directory,
+                console,
+                title=config.env_name,
+                counters=run.counters,
+                settings=run.config.hyperparameters(),
+            )
         trainer = Trainer(run, monitor, interrupts)
         interrupts.defer()
         interrupted = None
@@ -128,7 +134,7 @@ class Trainer:
             if config.save_every and self.counters.update % config.save_every == 0:
                 files[f"update-{self.counters.update}.pth"] = self.saved
         record = self._record(batch, lr, sigma, norm)
-        self.monitor.commit(files, record=record)
+        self.monitor.commit(files, played=(record, batch.returns))
         self.monitor.console.report(
             record, n=config.n, cap=cap, use_adam=config.optimizer_name != "sgd"
         )

@@ -77,7 +77,7 @@ def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "save", lambda checkpoint, path: names.append(path.name))
     monkeypatch.setattr(GrowingFile, "flush", lambda file: names.append(file._path.name[:8]))
     counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
-    monitor = Monitor(directory, Console(silent=True), title="", counters=counters)
+    monitor = Monitor(directory, Console(silent=True), title="", counters=counters, settings={})
     checkpoint: Any = None
     names.clear()
     monitor.commit(dict.fromkeys(("latest.pth", "update-3.pth", "best.pth"), checkpoint))

@@ -18,6 +18,7 @@ from pathlib import Path
 from es.rundir import CURVE, PROGRESS
 
 REDRAW_SECONDS = 10.0
+WIDTH, HEIGHT, DPI = 960, 600, 120  # pixels, and how many of them are an inch
 LINES = {
     "return_mean": ("average", "#0072b2", "-"),
     "return_max": ("max", "#009e73", ":"),
@@ -34,6 +35,8 @@ class CurvePainter:
         self._process: subprocess.Popen[bytes] | None = None
         self._due = time.monotonic() + REDRAW_SECONDS
         self._drawn = True
+        self._picture = directory / CURVE
+        self._seen = self._changed()
 
     def request(self) -> None:
         """Has the picture redrawn, if the last time is some seconds ago."""
@@ -54,6 +57,18 @@ class CurvePainter:
             time.sleep(0.01)
         self._process.kill()
         self._process.wait()
+
+    def redrawn(self) -> bytes | None:
+        """The picture, if it is another than the last time."""
+        with contextlib.suppress(OSError):
+            changed = self._changed()
+            if changed != self._seen:
+                self._seen = changed
+                return self._picture.read_bytes()
+        return None
+
+    def _changed(self) -> int | None:
+        return self._picture.stat().st_mtime_ns if self._picture.exists() else None
 
     def _draw(self) -> None:
         if self._process is not None and self._process.poll() is not None:  # it was killed
@@ -96,7 +111,7 @@ def draw(directory: Path, title: str) -> None:
         columns = file.readline().strip().split(",")
         used = [columns.index(column) for column in ("episodes", *LINES)]
         episodes, *lines = np.loadtxt(file, delimiter=",", usecols=used, ndmin=2).T
-    figure = Figure(figsize=(8, 5), dpi=120, layout="constrained")
+    figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI, layout="constrained")
     axes = figure.add_subplot()
     marker = "." if len(episodes) < 3 else None  # a line needs two points to be seen
     for values, (label, colour, style) in zip(lines, LINES.values(), strict=True):

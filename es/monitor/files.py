@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from es.monitor.events import EventFile
 from es.monitor.growing import GrowingFile
 from es.monitor.record import COLUMNS, Record
 from es.rundir import PROGRESS, carry_csv_on
 
-EVALUATION = "evaluation/"
+EVALUATION, POPULATION = "evaluation/", "returns/population"
+METRICS = ("returns/unperturbed_return", f"{EVALUATION}return_mean")  # of runs, to compare them
 
 
 class ProgressFiles:
@@ -26,11 +30,12 @@ class ProgressFiles:
             directory, update, lambda tag: evaluated if tag.startswith(EVALUATION) else update
         )
 
-    def add(self, record: Record) -> None:
-        """Adds an update; flushing both files writes it."""
+    def add(self, record: Record, returns: npt.NDArray[np.float64]) -> None:
+        """Adds an update; flushing both files writes it. returns: (n,), of its perturbations."""
         self.csv.write((",".join(map(str, record)) + "\n").encode())
         named = zip(COLUMNS[1:], record[1:], strict=True)  # all but the update itself
         self.events.add_scalars({_tag(column): value for column, value in named}, record.update)
+        self.events.add_histogram(POPULATION, returns, record.update)
 
     def add_evaluation(self, update: int, mean: float, std: float) -> None:
         """Adds the evaluation of the parameters after `update` updates to the events."""

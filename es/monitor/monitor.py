@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
+
+import numpy as np
+import numpy.typing as npt
 
 from es import checkpoint as checkpoints
 from es.checkpoint import Checkpoint, Counters
 from es.monitor.console import Console
-from es.monitor.curve import CurvePainter
-from es.monitor.events import EVENTS
-from es.monitor.files import ProgressFiles
+from es.monitor.curve import HEIGHT, WIDTH, CurvePainter
+from es.monitor.events import EVENTS, Settings
+from es.monitor.files import METRICS, ProgressFiles
 from es.monitor.record import Record
 from es.rundir import BEST, CURVE, LATEST, PROGRESS, RunDir
 from es.writer import BackgroundWriter
 
 
 class Monitor:
-    """Reports the updates of the run in `directory`, which has come as far as `counters` say."""
+    """Reports the updates of the run in `directory`, which has come as far as `counters` say.
+
+    settings: by which it can be compared with other runs.
+    """
 
     def __init__(
-        self, directory: RunDir, console: Console, *, title: str, counters: Counters
+        self,
+        directory: RunDir,
+        console: Console,
+        *,
+        title: str,
+        counters: Counters,
+        settings: Settings,
     ) -> None:
         self.console = console
         self._directory, path = directory, directory.path
         self._files = ProgressFiles(path, counters.update, counters.evaluated)
+        self._files.events.add_hyperparameters(settings, METRICS)
         self._painter = CurvePainter(path, title)
+        self._update = self._shown = counters.update
         self._writer = BackgroundWriter(
             lambda trouble: console.warn(f"{path}: {trouble}"),
             precious=(PROGRESS, EVENTS, BEST, LATEST),
@@ -35,25 +50,30 @@ class Monitor:
         self,
         files: Mapping[str, Checkpoint],
         *,
-        record: Record | None = None,
+        played: tuple[Record, npt.NDArray[np.float64]] | None = None,
         evaluation: tuple[int, float, float] | None = None,
     ) -> None:
         """Writes figures, then checkpoints by file name, of which latest.pth comes last.
 
         In this order, a run that is carried on lacks nothing of before its latest checkpoint, but
         for what the disk has refused.
+        played: an update, and its perturbations' returns.
         evaluation: the number of updates before it, mean and standard deviation.
         """
 
         def add() -> None:
             if evaluation is not None:
                 self._files.add_evaluation(*evaluation)
-            if record is not None:
-                self._files.add(record)
+            if played is not None:
+                self._files.add(*played)
+                self._update = played[0].update
 
         def draw() -> None:
-            if record is not None:
+            if played is not None:
                 self._painter.request()
+                # Each time that the updates have doubled: all pictures would fill the disk.
+                if self._update >= 2 * self._shown:
+                    self._show_curve()
 
         self._writer.submit(
             {
@@ -77,7 +97,16 @@ class Monitor:
             return self._writer.close()
         finally:
             self._painter.close(patience)
+            self._show_curve()
             self._files.close()
+
+    def _show_curve(self) -> None:
+        picture = self._painter.redrawn()
+        if picture is not None:
+            self._files.events.add_image("learning_curve", picture, WIDTH, HEIGHT, self._update)
+            self._shown = self._update
+            with suppress(OSError):  # a missing picture is no reason to end a run
+                self._files.events.flush()
 
     def _save(self, checkpoint: Checkpoint, name: str) -> None:
         self._directory.check()  # another run may have taken its place
