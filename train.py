@@ -21,6 +21,7 @@ from es.interrupts import Interrupted, Interrupts
 from es.monitor.console import Console
 from es.monitor.monitor import Monitor
 from es.monitor.record import Record, describe_batch
+from es.monitor.wandb import WandbReporter
 from es.rollout import Result, Snapshot, Task, evaluation_tasks, training_tasks
 from es.versions import versions
 from game import Restored
@@ -40,6 +41,10 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     console = Console(silent=config.silent)
     with ExitStack() as stack:
         stack.callback(console.close)
+        wandb = None
+        if config.wandb:
+            wandb = WandbReporter(console.say, console.warn)
+            stack.callback(wandb.kill)
         run = launch(config, restored, console, stack)
         path = run.directory.path
         console.say(
@@ -53,7 +58,10 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
                 title=config.env_name,
                 counters=run.counters,
                 settings=run.config.hyperparameters(),
+                wandb=wandb,
             )
+        if wandb:
+            wandb.begin(path, run.config.saved())
         trainer = Trainer(run, monitor, interrupts)
         interrupts.defer()
         interrupted = None

@@ -9,6 +9,7 @@ from tensorboard.plugins.hparams.metadata import (
 )
 from tensorboard.util.tensor_util import make_ndarray
 
+from es.monitor.events import Settings
 from es.monitor.files import ProgressFiles
 from es.monitor.record import COLUMNS
 from tests.records import RETURNS, events_of, record, scalars, write
@@ -144,7 +145,7 @@ def test_the_distribution_of_the_returns_is_among_the_events(tmp_path):
 
 def test_pictures_and_settings_are_among_the_events(tmp_path):
     files = ProgressFiles(tmp_path, 0, 0)
-    settings = {"lr": 0.5, "vbn": True, "shaping": "nes", "sigma_min": None}
+    settings: Settings = {"lr": 0.5, "vbn": True, "shaping": "nes", "sigma_min": None}
     files.events.add_hyperparameters(settings, ["returns/unperturbed_return"])
     files.events.add_image("learning_curve", b"a PNG", 3, 2, 7)
     files.events.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -14,16 +15,25 @@ from es.checkpoint import Checkpoint, Counters
 from es.monitor.console import Console
 from es.monitor.curve import HEIGHT, WIDTH, CurvePainter
 from es.monitor.events import EVENTS, Settings
-from es.monitor.files import METRICS, ProgressFiles
+from es.monitor.files import (
+    METRICS,
+    POPULATION,
+    ProgressFiles,
+    evaluation_figures,
+    figures_of,
+)
 from es.monitor.record import Record
+from es.monitor.wandb import WandbReporter
 from es.rundir import BEST, CURVE, LATEST, PROGRESS, RunDir
 from es.writer import BackgroundWriter
+
+LEAST_SECONDS = 0.5  # for the last reports, however long the picture took
 
 
 class Monitor:
     """Reports the updates of the run in `directory`, which has come as far as `counters` say.
 
-    settings: by which it can be compared with other runs.
+    settings: by which it can be compared with other runs. wandb: reports there, too.
     """
 
     def __init__(
@@ -34,12 +44,14 @@ class Monitor:
         title: str,
         counters: Counters,
         settings: Settings,
+        wandb: WandbReporter | None = None,
     ) -> None:
         self.console = console
         self._directory, path = directory, directory.path
         self._files = ProgressFiles(path, counters.update, counters.evaluated)
         self._files.events.add_hyperparameters(settings, METRICS)
         self._painter = CurvePainter(path, title)
+        self._wandb = wandb
         self._update = self._shown = counters.update
         self._writer = BackgroundWriter(
             lambda trouble: console.warn(f"{path}: {trouble}"),
@@ -75,12 +87,23 @@ class Monitor:
                 if self._update >= 2 * self._shown:
                     self._show_curve()
 
+        def report() -> None:
+            if self._wandb is None:
+                return
+            if evaluation is not None:
+                update, mean, std = evaluation
+                self._wandb.log(evaluation_figures(mean, std), update, {})
+            if played is not None:
+                record, returns = played
+                self._wandb.log(figures_of(record), record.update, {POPULATION: returns})
+
         self._writer.submit(
             {
                 "figures": add,  # in memory: this cannot fail
                 PROGRESS: self._files.csv.flush,
                 EVENTS: self._files.events.flush,
                 CURVE: draw,
+                "Weights & Biases": report,  # it fails on its own
             }
             | {
                 name: partial(self._save, files[name], name)
@@ -93,12 +116,19 @@ class Monitor:
 
         The result is what could not be written, and why.
         """
+        start = time.monotonic()
         try:
             return self._writer.close()
         finally:
             self._painter.close(patience)
             self._show_curve()
             self._files.close()
+            if self._wandb is not None:
+                self._wandb.close(
+                    self._directory.path / CURVE,
+                    self._update,
+                    lambda: max(LEAST_SECONDS, patience() + start - time.monotonic()),
+                )
 
     def _show_curve(self) -> None:
         picture = self._painter.redrawn()
