@@ -124,10 +124,11 @@ class Monitor:
             self._show_curve()
             self._files.close()
             if self._wandb is not None:
+                began = time.monotonic()
                 self._wandb.close(
                     self._directory.path / CURVE,
                     self._update,
-                    lambda: max(LEAST_SECONDS, patience() + start - time.monotonic()),
+                    lambda: max(LEAST_SECONDS, patience() + start - began),
                 )
 
     def _show_curve(self) -> None:

@@ -83,13 +83,12 @@ class WandbReporter:
         """Reports the picture and ends the run; waits at most `patience()` seconds for it."""
         if self._process.poll() is None and not self._lost:
             self._send(picture=str(picture.resolve()), update=update)
-            start, left = time.monotonic(), True
+            start = time.monotonic()
             while self._process.poll() is None and time.monotonic() - start < patience():
-                if left:
+                if self._waiting:
                     self._flush()
-                    left = bool(self._waiting)
-                    if not left:
-                        self._hang_up()
+                else:
+                    self._hang_up()
                 time.sleep(0.01)
             if self._process.poll() is None:
                 rest = f"send the rest: wandb sync {picture.parent / 'wandb' / 'latest-run'}"

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from es.rundir import write_text
+
 if TYPE_CHECKING:
     import wandb
 
@@ -32,7 +34,7 @@ def main() -> None:
         return
     try:
         run = _begin(replies, **json.loads(line))
-        report(run, orders)
+        _report(run, orders)
     except Exception as error:  # whatever it is, the run goes on
         _say(replies, trouble=str(error) or type(error).__name__)
 
@@ -60,7 +62,7 @@ def _begin(replies: IO[str], directory: str, config: dict[str, Any], master: int
     identity = Path(directory) / IDENTITY
     identity.parent.mkdir(exist_ok=True)
     if not identity.exists():
-        identity.write_text(os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4))
+        write_text(identity, os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4))
     settings: dict[str, Any] = {
         "id": identity.read_text().strip(),
         "name": os.environ.get("WANDB_NAME", Path(directory).name),
@@ -90,7 +92,7 @@ def _begin(replies: IO[str], directory: str, config: dict[str, Any], master: int
     return run
 
 
-def report(run: wandb.Run, orders: IO[str]) -> None:
+def _report(run: wandb.Run, orders: IO[str]) -> None:
     """Logs what each line says. A picture is the last; without one, the master was killed."""
     import wandb
 
