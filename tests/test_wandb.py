@@ -103,7 +103,7 @@ def test_the_same_figures_as_in_tensorboard_and_on_it_goes_when_carried_on(progr
 def test_what_is_missing_is_said_before_anything_is_written(program, monkeypatch, installed):
     if not installed:
         monkeypatch.setitem(sys.modules, "wandb", None)
-    status, out, err = program(*CARTPOLE, "--workers", 0, "--wandb")
+    status, out, err = program(*CARTPOLE, "--workers", 0, "--max-gradient-updates", 1, "--wandb")
     remedy = (
         "run `wandb login`, or set WANDB_MODE=offline"
         if installed
