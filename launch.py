@@ -15,6 +15,8 @@ from es.config import Config
 from es.config.sources import write_toml
 from es.errors import UsageError
 from es.monitor.console import Console
+from es.monitor.monitor import Monitor
+from es.monitor.wandb import WandbReporter
 from es.noise import FloatArray, SumNoise, weighted_sum
 from es.normalizer import Normalizer
 from es.rundir import RunDir
@@ -38,13 +40,18 @@ class Run(NamedTuple):
     normalizer: Normalizer | None
     counters: Counters
     pool: Pool
+    monitor: Monitor
 
 
 def launch(config: Config, restored: Restored, console: Console, stack: ExitStack) -> Run:
-    """Starts the workers and opens the run's directory; `stack` closes both.
+    """Starts the workers and the reports, and opens the run's directory; `stack` ends all but these.
 
     Raises UsageError, with nothing on disk touched, where settings and checkpoint do not fit.
     """
+    wandb = None
+    if config.wandb:
+        wandb = WandbReporter(console.say, console.warn)
+        stack.callback(wandb.kill)
     ours = restored if isinstance(restored, Checkpoint) else None
     if config.seed is None:
         config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
@@ -88,7 +95,19 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
         config = dataclasses.replace(config, run_dir=None)
     with rundir.writable(path):
         rundir.write_text(path / rundir.SETTINGS, write_toml(config.saved()))
-    return Run(config, game, directory, strategy, normalizer, counters, pool)
+        monitor = Monitor(
+            directory,
+            console,
+            title=config.env_name,
+            counters=counters,
+            target=config.target_return,
+            settings=config.hyperparameters(),
+            recorder=("recorder", config.env_name) if config.video_every else None,
+            wandb=wandb,
+        )
+    if wandb:
+        wandb.begin(path, config.saved())
+    return Run(config, game, directory, strategy, normalizer, counters, pool, monitor)
 
 
 def _counters(path: str) -> Counters | None:

@@ -8,7 +8,6 @@ when it is carried on.
 from __future__ import annotations
 
 import os
-import struct
 import sys
 from pathlib import Path
 
@@ -51,12 +50,10 @@ def add_preview(events: EventFile, video: Path, update: int) -> None:
     gif = video.with_name(f".{video.stem}.preview.gif")
     try:
         convert(video, gif, PREVIEW_WIDTH, PREVIEW_SPEED, PREVIEW_SECONDS)
-        content = gif.read_bytes()
+        events.add_image("episode", gif.read_bytes(), update)
+        events.flush()
     finally:
         gif.unlink(missing_ok=True)
-    width, height = struct.unpack("<HH", content[6:10])
-    events.add_image("episode", content, width, height, update)
-    events.flush()
 
 
 def _update(snapshot: Path) -> int:

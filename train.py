@@ -19,7 +19,6 @@ from es.config import Config
 from es.errors import ClusterError, RunError
 from es.interrupts import Interrupted, Interrupts
 from es.monitor.console import Console
-from es.monitor.monitor import Monitor
 from es.monitor.record import Record, describe_batch
 from es.rollout import Result, Snapshot, Task, evaluation_tasks, training_tasks
 from es.versions import versions
@@ -44,16 +43,7 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             f"Num params in network: {run.strategy.theta.size}\nSeed: {run.config.seed}\n"
             f"Run directory: {path}\n"
         )
-        with rundir.writable(path):
-            monitor = Monitor(
-                run.directory,
-                console,
-                title=config.env_name,
-                counters=run.counters,
-                target=config.target_return,
-                recorder=("recorder", config.env_name) if config.video_every else None,
-            )
-        trainer = Trainer(run, monitor, interrupts)
+        trainer = Trainer(run, interrupts)
         interrupts.defer()
         console.follow(course(run.config, path, run.counters), run.pool.describe)
         interrupted = None
@@ -66,7 +56,7 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             try:
                 run.pool.close()  # now, since it takes the cores that the last picture needs
             finally:
-                unwritten = monitor.close(hurried=lambda: interrupts.received is not None)
+                unwritten = run.monitor.close(hurried=lambda: interrupts.received is not None)
         status, last_line = conclude(
             run.config, trainer.counters, trainer.solved, path, interrupted, unwritten
         )
@@ -78,10 +68,10 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
 class Trainer:
     """A run in progress. What an update changes is in the strategy and the counters."""
 
-    def __init__(self, run: Run, monitor: Monitor, interrupts: Interrupts) -> None:
+    def __init__(self, run: Run, interrupts: Interrupts) -> None:
         self.config, self.game, self.pool = run.config, run.game, run.pool
         self.strategy, self.normalizer, self.counters = run.strategy, run.normalizer, run.counters
-        self.monitor, self.interrupts = monitor, interrupts
+        self.monitor, self.interrupts = run.monitor, interrupts
         self.solved: dict[str, float] | None = None
         self.saved = self._checkpoint()  # the state after the last update
         self._evaluation: tuple[int, float, float] | None = None
@@ -135,7 +125,7 @@ class Trainer:
             if config.video_every and self.counters.update % config.video_every == 0:
                 film = self.saved
         record = self._record(batch, lr, sigma, norm)
-        self.monitor.commit(files, record=record, film=film)
+        self.monitor.commit(files, played=(record, batch.returns), film=film)
         self.monitor.console.report(
             record,
             n=config.n,

@@ -1,9 +1,13 @@
 """Figures of updates, written to a run's files and read back."""
 
+import struct
+
 import numpy as np
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from es.monitor.record import COLUMNS, Record
+
+RETURNS = np.array([5.0, 10.0, 15.0, np.nan])
 
 
 def record(update: int) -> Record:
@@ -14,7 +18,7 @@ def record(update: int) -> Record:
 
 
 def write(files, record):
-    files.add(record)
+    files.add(record, RETURNS)
     files.csv.flush()
     files.events.flush()
 
@@ -31,9 +35,19 @@ def write_progress(directory, count, **columns):
     return path
 
 
-def scalars(directory):
-    events = EventAccumulator(str(directory))
+def png(width, height):
+    """The beginning of one."""
+    return b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", width, height)
+
+
+def events_of(directory):
+    events = EventAccumulator(str(directory), {"tensors": 0, "images": 0, "scalars": 0})
     events.Reload()
+    return events
+
+
+def scalars(directory):
+    events = events_of(directory)
     return {
         tag: [(event.step, event.value) for event in events.Scalars(tag)]
         for tag in events.Tags()["scalars"]

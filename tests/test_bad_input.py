@@ -52,6 +52,7 @@ def unreadable(program):
         ),
         ("--restore run/latest.pth --seed 2", "--seed 2 differs"),
         ("--test", "--restore"),
+        ("--test --restore run/latest.pth --wandb", "--wandb: is for training"),
         ("--test --restore run/latest.pth --env-name Acrobot-v1", "--env-name Acrobot-v1"),
         ("--config missing.toml", "missing.toml"),
         ("--config bad.toml", "lr = 'fast'"),

@@ -242,3 +242,10 @@ def test_help_is_grouped_complete_and_light():
 def test_the_readme_lists_every_flag():
     text = (Path(ROOT) / "README.md").read_text()
     assert [flag(name) for name in FIELDS if f"`{flag(name)}" not in text] == []
+
+
+def test_the_settings_of_the_algorithm_as_cells_of_a_table():
+    cells = Config(hidden_sizes=(8, 4), use_adam=True, workers=3).hyperparameters()
+    assert (cells["hidden_sizes"], cells["optimizer"], cells["lr"]) == ("8 4", "adam", 0.1)
+    assert cells["sigma_min"] is None
+    assert not {"workers", "use_adam", "run_dir"} & set(cells)

@@ -1,11 +1,18 @@
 import csv
 import os
 
+import numpy as np
 import pytest
+from tensorboard.plugins.hparams.metadata import (
+    parse_experiment_plugin_data,
+    parse_session_start_info_plugin_data,
+)
+from tensorboard.util.tensor_util import make_ndarray
 
+from es.monitor.events import Settings
 from es.monitor.files import ProgressFiles
 from es.monitor.record import COLUMNS
-from tests.records import record, scalars, write
+from tests.records import RETURNS, events_of, png, record, scalars, write
 
 
 def test_csv_and_tensorboard_carry_on_without_gaps_or_doubled_steps(tmp_path):
@@ -104,7 +111,7 @@ def test_what_a_full_disk_took_in_part_is_completed_later(tmp_path):
     full = [Full(files.csv._file), Full(files.events._file._file)]
     files.csv._file, files.events._file._file = full  # type: ignore
     for number in (1, 2, 3):
-        files.add(record(number))
+        files.add(record(number), RETURNS)
         for file in (files.csv, files.events):
             with pytest.raises(OSError, match="full"):
                 file.flush()
@@ -115,3 +122,45 @@ def test_what_a_full_disk_took_in_part_is_completed_later(tmp_path):
     with (tmp_path / "progress.csv").open(newline="") as file:
         assert [row["update"] for row in csv.DictReader(file)] == ["1", "2", "3", "4"]
     assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [1, 2, 3, 4]
+
+
+def test_the_distribution_of_the_returns_is_among_the_events(tmp_path):
+    """Of those that are numbers; a killed run that is carried on doubles none."""
+    files = ProgressFiles(tmp_path, 0, 0)
+    for update in (1, 2, 3):
+        write(files, record(update))
+    files.close()
+    files = ProgressFiles(tmp_path, 2, 0)
+    for update, returns in ((3, [np.inf] * 3), (4, [1e308, -1e308]), (5, [7.0] * 3), (6, [])):
+        files.add(record(update), np.array(returns))
+    files.events.flush()
+    files.close()
+    found = events_of(tmp_path).Tensors("returns/population")
+    assert [event.step for event in found] == [1, 2, 5]
+    buckets = make_ndarray(found[0].tensor_proto)  # left edge, right edge, count
+    assert (buckets[0, 0], buckets[-1, 1]) == (5.0, 15.0)
+    assert [index for index, count in enumerate(buckets[:, 2]) if count] == [0, 10, 19]
+    assert make_ndarray(found[2].tensor_proto)[:, 2].sum() == 3
+
+
+def test_pictures_and_settings_are_among_the_events(tmp_path):
+    files = ProgressFiles(tmp_path, 0, 0)
+    settings: Settings = {"lr": 0.5, "vbn": True, "shaping": "nes", "sigma_min": None}
+    files.events.add_hyperparameters(settings, ["returns/unperturbed_return"])
+    files.events.add_image("learning_curve", png(3, 2), 7)
+    files.events.flush()
+    files.close()
+    events = events_of(tmp_path)
+    (image,) = events.Images("learning_curve")
+    assert (image.step, image.width, image.height) == (7, 3, 2)
+    assert image.encoded_image_string == png(3, 2)
+    content = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    started = parse_session_start_info_plugin_data(content).hparams
+    assert {name: started[name].WhichOneof("kind") for name in started} == {
+        "lr": "number_value", "vbn": "bool_value", "shaping": "string_value"
+    }  # fmt: skip
+    assert started["lr"].number_value == 0.5
+    content = events.SummaryMetadata("_hparams_/experiment").plugin_data.content
+    table = parse_experiment_plugin_data(content)
+    assert [info.name for info in table.hparam_infos] == list(settings)
+    assert [info.name.tag for info in table.metric_infos] == ["returns/unperturbed_return"]

@@ -1,5 +1,7 @@
+import os
 import re
 import struct
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,8 @@ from es.monitor.files import ProgressFiles
 from es.monitor.growing import GrowingFile
 from es.monitor.monitor import Monitor
 from es.monitor.record import describe_batch
-from es.rundir import open_new
-from tests.records import record, write
+from es.rundir import CURVE, open_new
+from tests.records import RETURNS, events_of, png, record, write
 
 
 def test_the_figures_of_a_batch():
@@ -77,13 +79,37 @@ def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "save", lambda checkpoint, path: names.append(path.name))
     monkeypatch.setattr(GrowingFile, "flush", lambda file: names.append(file._path.name[:8]))
     counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
-    monitor = Monitor(directory, Console(silent=True), title="", counters=counters)
+    monitor = Monitor(directory, Console(silent=True), title="", counters=counters, settings={})
     checkpoint: Any = None
     names.clear()
     monitor.commit(dict.fromkeys(("latest.pth", "update-3.pth", "best.pth"), checkpoint))
     assert monitor.close(hurried=lambda: True) == {}
     assert names == ["progress", "events.o", "update-3.pth", "best.pth", "latest.pth"]
     directory.close()
+
+
+def test_the_curve_is_among_the_events_when_the_updates_have_doubled_and_in_the_end(
+    tmp_path, monkeypatch
+):
+    """And a run that is carried on goes on with that."""
+    numbers, picture = count(1), tmp_path / "run" / CURVE
+
+    def draw(painter):
+        picture.write_bytes(png(number := next(numbers), 1))
+        os.utime(picture, ns=(number, number))
+
+    monkeypatch.setattr(CurvePainter, "_draw", draw)
+    monkeypatch.setattr("es.monitor.curve.REDRAW_SECONDS", 0)
+    directory = open_new(tmp_path / "run")
+    for first, last in ((0, 9), (9, 20)):
+        counters = Counters(first, 0, 0, 0.0, 1, None, 0.1, 0.1)
+        monitor = Monitor(directory, Console(silent=True), title="", counters=counters, settings={})
+        for update in range(first + 1, last + 1):
+            monitor.commit({}, played=(record(update), RETURNS))
+        monitor.close(hurried=lambda: True)
+    directory.close()
+    shown = events_of(tmp_path / "run").Images("learning_curve")
+    assert [event.step for event in shown] == [1, 2, 4, 8, 9, 18, 20]
 
 
 def png_size(path):

@@ -23,6 +23,16 @@ class Config(Running, Learning):  # the last base's fields come first
         """The optimiser, whichever flag it was chosen with."""
         return self.optimizer or ("adam" if self.use_adam else "sgd")
 
+    def hyperparameters(self) -> dict[str, bool | float | str | None]:
+        """The settings of the algorithm as a table's cells, by which runs are compared."""
+        chosen = [name for name, field in FIELDS.items() if field.metadata["algorithm"]]
+        values = {name: getattr(self, name) for name in chosen if name != "use_adam"}
+        values["optimizer"] = self.optimizer_name
+        return {
+            name: " ".join(map(str, value)) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
+
     def saved(self) -> dict[str, Any]:
         """The settings that belong to the run, as plain types; unset ones are left out."""
         values = {f.name: getattr(self, f.name) for f in FIELDS.values() if f.metadata["saved"]}

@@ -34,6 +34,8 @@ def validate(config: Config, *, combinations: bool = True) -> None:
         raise UsageError(
             f"--ray {config.ray}: is for training, and --test plays here; leave it out"
         )
+    if config.wandb and config.test:
+        raise UsageError("--wandb: is for training, and --test reports nothing; leave it out")
     if config.ray is not None and config.workers == 0:
         raise UsageError(
             f"--ray {config.ray}: plays in processes of the cluster, and --workers 0 in this one: "

@@ -6,6 +6,7 @@ interpreter's lock all the while. Run as a program, this module is the helper th
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -43,6 +44,8 @@ class CurvePainter:
         self._helper = HelperProcess(__name__, [str(directory.resolve()), title, shown])
         self._due = time.monotonic() + REDRAW_SECONDS
         self._drawn = True
+        self._picture = directory / CURVE
+        self._seen = self._changed()
 
     def request(self) -> None:
         """Has the picture redrawn, if the last time is some seconds ago."""
@@ -56,6 +59,18 @@ class CurvePainter:
         if not self._drawn:
             self._draw()
         self._helper.close(patience)
+
+    def redrawn(self) -> bytes | None:
+        """The picture, if it is another than the last time."""
+        with contextlib.suppress(OSError):
+            changed = self._changed()
+            if changed != self._seen:
+                self._seen = changed
+                return self._picture.read_bytes()
+        return None
+
+    def _changed(self) -> int | None:
+        return self._picture.stat().st_mtime_ns if self._picture.exists() else None
 
     def _draw(self) -> None:
         if not os.environ.get(NO_CURVE):

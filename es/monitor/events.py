@@ -6,7 +6,8 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,9 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from tensorboard.plugins.histogram.summary_v2 import histogram_pb
+from tensorboard.plugins.hparams import api_pb2 as api
+from tensorboard.plugins.hparams import metadata as hparams
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -23,6 +27,9 @@ from es.monitor.growing import GrowingFile
 
 EVENTS = "events.out.tfevents"
 BUCKETS = 20
+PNG = b"\x89PNG"
+FIRST = ("env_name", "lr", "n", "optimizer", "sigma")
+Settings = Mapping[str, bool | float | str | None]
 Last = Callable[[str], int]  # by tag: the last step that is kept when a run is carried on
 
 
@@ -35,6 +42,7 @@ class EventFile:
     """
 
     def __init__(self, directory: Path, step: int, last: Last | None = None) -> None:
+        self._trial = f"{directory.name} {datetime.now():%Y-%m-%d %H:%M:%S.%f}"
         for path in directory.glob(f"{EVENTS}.*"):
             carry_events_on(path, last or (lambda tag: step))
         # TensorBoard reads them in the order of their names.
@@ -53,17 +61,41 @@ class EventFile:
         self._add(Event(summary=Summary(value=values)), step)
 
     def add_histogram(self, tag: str, values: npt.NDArray[np.float64], step: int) -> None:
-        """Adds the distribution of finite numbers."""
-        self._add(Event(summary=histogram_pb(tag, values, buckets=BUCKETS)), step)
+        """Adds the distribution of numbers; of those that are not finite, nothing is seen."""
+        finite = values[np.isfinite(values)]
+        with np.errstate(over="ignore"):
+            drawable = finite.size and np.isfinite(np.ptp(finite))
+        if drawable:
+            self._add(Event(summary=histogram_pb(tag, finite, buckets=BUCKETS)), step)
 
-    def add_image(self, tag: str, image: bytes, width: int, height: int, step: int) -> None:
-        """Adds a PNG or an animated GIF, as the bytes of its file; width, height: in pixels."""
+    def add_image(self, tag: str, image: bytes, step: int) -> None:
+        """Adds a PNG or an animated GIF, as the bytes of its file."""
+        where, numbers = (16, ">II") if image.startswith(PNG) else (6, "<HH")
+        width, height = struct.unpack_from(numbers, image, where)
         picture = Summary.Image(width=width, height=height, encoded_image_string=image)
         self._add(Event(summary=Summary(value=[Summary.Value(tag=tag, image=picture)])), step)
 
-    def add_hyperparameters(self, settings: Mapping[str, bool | float | str]) -> None:
-        """Adds the settings by which the runs of a directory can be compared."""
-        self._add(Event(summary=hparams_pb(settings)), 0)
+    def add_hyperparameters(self, settings: Settings, metrics: Sequence[str]) -> None:
+        """Adds the settings by which runs can be compared, and the tags of what they came to.
+
+        An unset one (None) is a number that other runs may have. TensorBoard shows those of FIRST
+        until others are ticked.
+        """
+        experiment = api.Experiment(
+            hparam_infos=[
+                api.HParamInfo(name=name, type=_type(value), differs=name in FIRST)
+                for name, value in settings.items()
+            ],
+            metric_infos=[api.MetricInfo(name=api.MetricName(tag=tag)) for tag in metrics],
+        )
+        columns = Summary.Value(
+            tag=hparams.EXPERIMENT_TAG,
+            metadata=hparams.create_summary_metadata(HParamsPluginData(experiment=experiment)),
+            tensor=hparams.NULL_TENSOR,
+        )
+        given = {name: value for name, value in settings.items() if value is not None}
+        for summary in (Summary(value=[columns]), hparams_pb(given, self._trial)):
+            self._add(Event(summary=summary), 0)
 
     def flush(self) -> None:
         """Writes what was added, so that TensorBoard sees it; raises OSError."""
@@ -99,3 +131,9 @@ def carry_events_on(path: Path, last: Last) -> None:
                 file.truncate(start)
                 return
             start = file.seek(4, os.SEEK_CUR)
+
+
+def _type(value: bool | float | str | None) -> int:
+    if isinstance(value, bool):
+        return api.DATA_TYPE_BOOL
+    return api.DATA_TYPE_STRING if isinstance(value, str) else api.DATA_TYPE_FLOAT64

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from es.monitor.events import EventFile
 from es.monitor.growing import GrowingFile
 from es.monitor.record import COLUMNS, Record
 from es.rundir import PROGRESS, carry_csv_on
 
-EVALUATION = "evaluation/"
+EVALUATION, POPULATION = "evaluation/", "returns/population"
+METRICS = ("returns/unperturbed_return", f"{EVALUATION}return_mean")  # of runs, to compare them
 
 
 class ProgressFiles:
@@ -26,21 +30,31 @@ class ProgressFiles:
             directory, update, lambda tag: evaluated if tag.startswith(EVALUATION) else update
         )
 
-    def add(self, record: Record) -> None:
-        """Adds an update; flushing both files writes it."""
+    def add(self, record: Record, returns: npt.NDArray[np.float64]) -> None:
+        """Adds an update; flushing both files writes it. returns: (n,), of its perturbations."""
         self.csv.write((",".join(map(str, record)) + "\n").encode())
-        named = zip(COLUMNS[1:], record[1:], strict=True)  # all but the update itself
-        self.events.add_scalars({_tag(column): value for column, value in named}, record.update)
+        self.events.add_scalars(figures_of(record), record.update)
+        self.events.add_histogram(POPULATION, returns, record.update)
 
     def add_evaluation(self, update: int, mean: float, std: float) -> None:
         """Adds the evaluation of the parameters after `update` updates to the events."""
-        figures = {f"{EVALUATION}return_mean": mean, f"{EVALUATION}return_std": std}
-        self.events.add_scalars(figures, update)
+        self.events.add_scalars(evaluation_figures(mean, std), update)
 
     def close(self) -> None:
         """Closes both."""
         self.csv.close()
         self.events.close()
+
+
+def figures_of(record: Record) -> dict[str, float]:
+    """An update's figures by tag: all but the update itself."""
+    named = zip(COLUMNS[1:], record[1:], strict=True)
+    return {_tag(column): value for column, value in named}
+
+
+def evaluation_figures(mean: float, std: float) -> dict[str, float]:
+    """Those of an evaluation."""
+    return {f"{EVALUATION}return_mean": mean, f"{EVALUATION}return_std": std}
 
 
 def _tag(column: str) -> str:
