@@ -44,7 +44,7 @@ class Run(NamedTuple):
 
 
 def launch(config: Config, restored: Restored, console: Console, stack: ExitStack) -> Run:
-    """Starts the workers and the reports, and opens the run's directory; `stack` ends all but these.
+    """Starts workers and reports, and opens the directory; `stack` ends all but the reports.
 
     Raises UsageError, with nothing on disk touched, where settings and checkpoint do not fit.
     """

@@ -39,8 +39,10 @@ def main(argv: Sequence[str]) -> int:
 def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     """Reads settings and checkpoint, then trains or tests; raises RunError."""
     config = sources.parse(argv)
-    file = sources.read_toml(config.config) if config.config is not None else {}
-    config = sources.parse(argv, file)
+    file: dict[str, Any] = {}
+    if config.config is not None:
+        file = sources.read_toml(config.config)
+        config = sources.parse(argv, file)
     validate(config, combinations=not config.restore)
     limit_threads()
     if config.list_envs is not None:

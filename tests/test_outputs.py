@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import ENDLESS, ROOT, RUN, has_rows, read, rows, wait_until
 
-LIMITED = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", 1, "--workers", 1)
+LIMITED = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", 1, "--workers", 0)
 
 
 def test_a_run_outlives_a_full_disk_and_lacks_nothing_afterwards(start):
@@ -165,7 +165,7 @@ def test_a_terminal_shows_a_live_view_that_stays_in_place():
 
 def test_a_narrow_terminal_without_colours_or_unicode_is_served():
     status, text = on_a_terminal(
-        *LIMITED, "--workers", 0, columns=40, interrupt=b"unperturbed ", LC_ALL="C", NO_COLOR="1"
+        *LIMITED, columns=40, interrupt=b"unperturbed ", LC_ALL="C", NO_COLOR="1"
     )
     assert status == 130
     assert text.isascii()
@@ -200,7 +200,7 @@ def test_a_terminal_that_is_closed_ends_the_run_as_a_signal_does():
 
 
 def test_a_reader_that_leaves_ends_the_run_quietly(start):
-    process = start(*ENDLESS)
+    process = start(*ENDLESS, "--workers", 0)
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()

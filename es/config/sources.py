@@ -49,7 +49,8 @@ def parse(argv: Sequence[str], settings: Mapping[str, Any] | None = None) -> Con
                 args=list(argv),
                 prog="main.py",
                 description=Config.__doc__,
-                config=(tyro.conf.OmitArgPrefixes,),
+                # Nor are help texts looked for in sources, which takes longer than all else.
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.HelptextFromCommentsOff),
             )
     except SystemExit as leaving:
         if not leaving.code:
