@@ -1,10 +1,13 @@
 """Figures of updates, written to a run's files and read back."""
 
 import struct
+from pathlib import Path
 
 import numpy as np
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from es.config import Config
+from es.config.sources import write_toml
 from es.monitor.record import COLUMNS, Record
 
 RETURNS = np.array([5.0, 10.0, 15.0, np.nan])
@@ -33,6 +36,21 @@ def write_progress(directory, count, **columns):
     lines = [",".join(COLUMNS), *(",".join(map(repr, row)) for row in table.tolist())]
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
+
+
+def a_run(name, returns=(1.0, 2.0), settings=None, **columns):
+    """A run's directory, of CartPole unless the settings say otherwise."""
+    directory = Path(name)
+    write_progress(directory, len(returns), unperturbed_return=returns, **columns)
+    config = Config(**{"env_name": "CartPole-v1", "small_net": True} | (settings or {}))
+    (directory / "config.toml").write_text(write_toml(config.saved()))
+    return directory
+
+
+def without_settings(name, returns=(1.0, 2.0), **columns):
+    directory = a_run(name, returns, **columns)
+    (directory / "config.toml").unlink()
+    return directory
 
 
 def png(width, height):

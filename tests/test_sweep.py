@@ -1,6 +1,5 @@
 """Searching for hyperparameters."""
 
-import csv
 import os
 import signal
 import subprocess
@@ -9,25 +8,15 @@ from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 
-import optuna
 import pytest
 from optuna.trial import TrialState, create_trial
 
 import sweep
-from es.config import Config
-from es.errors import UsageError
 from es.rundir import open_existing
-from sweeping.space import Choices, Range, Space, fitted, read_space, settings
+from sweeping.space import Choices
 from sweeping.study import FRAMES, opened
 from tests.conftest import ROOT, all_gone, descendants, has_rows, read, rows, wait_until
-
-CARTPOLE = ("--env-name", "CartPole-v1", "--max-frames", 12_000, "--seed", 2, "--jobs", 1)
-LR = "[lr]\nchoices = [1e-6, 0.1]"
-FAILING = (*CARTPOLE[2:], "--env-name", "tests.faulty:Faulty-v0", "--env-kwargs", "fault=raise")
-# A trial takes two seconds, and hardly any of a core.
-PATIENT = ("--env-name", "tests.slow:Patient-v0", "--n", "2", "--eval-episodes", "1", "--seed", "1")
-LONG = (*PATIENT, "--max-gradient-updates", "60", "--trials", "3", "--jobs", "2", "--dir", "here")
-
+from tests.sweeps import CARTPOLE, FAILING, LONG, LR, PATIENT, bad_base, run, space, study, table
 
 stop = getattr(forkserver, "_forkserver")._stop  # noqa: B009 (which no type is declared for)
 
@@ -51,80 +40,6 @@ def plan(capfd, monkeypatch):
     """The same for command lines that play no trial."""
     monkeypatch.setattr(sweep, "start_forkserver", lambda preload: None)
     return partial(run, capfd)
-
-
-def run(capfd, *arguments):
-    capfd.readouterr()
-    status = sweep.main([str(argument) for argument in arguments])
-    return status, *capfd.readouterr()
-
-
-def space(text):
-    Path("space.toml").write_text(text)
-    return "--space", "space.toml", "--sampler-seed", 0  # which soon leaves a bad start
-
-
-def bad_base():
-    Path("base.toml").write_text("lr = 1e-6")
-    return "--config", "base.toml"
-
-
-def study(directory="here"):
-    storage = optuna.storages.RDBStorage(f"sqlite:///{directory}/study.db")
-    trials = optuna.load_study(study_name=None, storage=storage).trials
-    storage.remove_session()
-    storage.engine.dispose()
-    return trials
-
-
-def table(directory="here"):
-    with Path(directory, "trials.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_a_space_is_read():
-    Path("space.toml").write_text(
-        "[lr]\nlow = 0.01\nhigh = 1\nlog = true\n[n]\nlow = 10\nhigh = 30\nstep = 10\n"
-        "[hidden-sizes]\nchoices = [[], [16]]\n[obs-norm]\nchoices = [true, false]\n"
-    )
-    assert read_space("space.toml", "it") == {
-        "lr": Range(0.01, 1.0, log=True),
-        "n": Range(10, 30, step=10),
-        "hidden_sizes": Choices(((), (16,))),
-        "obs_norm": Choices((True, False)),
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("lr = 0.1", "lr = 0.1 must be a table"),
-        ("", "names no setting"),
-        ("[lrr]\nchoices = [1.0]", "unknown setting 'lrr'"),
-        ("[workers]\nchoices = [1]", "workers is no setting of the policy or the algorithm"),
-        ("[useAdam]\nchoices = [true]", "spell it optimizer"),
-        ("[lr]\nlow = 0.1", "low and high"),
-        ("[lr]\nlow = 0.1\nhigh = 1.0\nlogg = true", "nothing else"),
-        ("[lr]\nlow = 0.1\nchoices = [1.0]", "nothing else"),
-        ("[lr]\nchoices = []", "low and high"),
-        ("[lr]\nchoices = [0.1, 0.1]", "twice"),
-        ("[lr]\nlow = 1.0\nhigh = 0.1", "low = 1.0 must be below high = 0.1"),
-        ("[lr]\nlow = 0.0\nhigh = 0.1", "lr 0.0: must be between"),
-        ("[lr]\nlow = 'a'\nhigh = 'b'", "lr = 'a' is not a number"),
-        ("[momentum]\nlow = 0.0\nhigh = 0.9\nlog = true", "low above 0"),
-        ("[n]\nlow = 10\nhigh = 25\nstep = 10", "step = 10"),
-        ("[lr]\nlow = 0.1\nhigh = 1.0\nstep = 0.1", "step is for whole numbers"),
-        ("[activation]\nlow = 'relu'\nhigh = 'tanh'", "no numbers"),
-        ("[activation]\nchoices = ['gelu']", "'gelu' is not 'selu'"),
-        ("[shaping]\nchoices = ['nes', 3]", "shaping = 3 is not"),
-        ("[lr", "not valid TOML"),
-    ],
-)
-def test_a_wrong_space_is_named(text, words):
-    Path("space.toml").write_text(text)
-    with pytest.raises(UsageError, match=r"^--space space.toml: ") as error:
-        read_space("space.toml", "--space space.toml")
-    assert words in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -191,25 +106,6 @@ def test_a_setting_that_is_given_leaves_the_shipped_space_but_contradicts_ones_o
     status, _, err = plan(*CARTPOLE, "--lr", 0.1, *space(LR))
     assert status == 2
     assert "--lr is given as a flag, too" in err
-
-
-def test_settings_of_the_mlp_are_not_searched_for_images():
-    def describe(config):
-        if config.hidden_sizes != (64, 64) or config.activation != "selu":
-            raise UsageError("is for the MLP")
-
-    shipped = read_space(str(sweep.SHIPPED), "sweep.toml")
-    kept = fitted(shipped, Config(), set(), describe, "sweep.toml", shipped=True)
-    assert shipped.keys() - kept.keys() == {"hidden_sizes", "activation"}
-
-
-def test_a_linear_policy_is_tried_without_activation():
-    searched: Space = {"hidden_sizes": Choices(((), (16,)))}
-    searched["activation"] = Choices(("selu", "tanh"))
-    linear = settings(searched, Config(), {"hidden_sizes": "[]", "activation": "tanh"})
-    assert (linear.hidden_sizes, linear.activation) == ((), "selu")
-    hidden = settings(searched, Config(), {"hidden_sizes": "[16]", "activation": "tanh"})
-    assert (hidden.hidden_sizes, hidden.activation) == ((16,), "tanh")
 
 
 def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search, program):

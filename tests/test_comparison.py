@@ -1,0 +1,183 @@
+"""Runs beside each other: grouped, summed up over seeds, drawn."""
+
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from es.comparison import picture
+from es.comparison.runs import group, load
+from es.comparison.summary import spread, summarise
+from tests.records import a_run, without_settings
+
+RISING = [float(value) for value in range(30)]
+FALLING = [10.0 * value for value in reversed(range(20))]
+
+
+def groups(*directories):
+    return group(load([str(directory) for directory in directories], warn=pytest.fail))
+
+
+def labels(*directories):
+    return [each.label for each in groups(*directories)]
+
+
+def test_a_group_is_summed_up_over_its_seeds():
+    first = a_run("1", RISING, {"seed": 1}, steps_per_second=[5.0] * 29 + [500.0])
+    second = a_run("2", FALLING, {"seed": 2}, steps_per_second=7.0)
+    (row,) = map(summarise, groups(first, second))
+    # The last ten returns are 20 to 29, and 90 to 0; the best ten, the same, and 190 to 100.
+    finals, bests = (24.5, 45.0), (24.5, 145.0)
+    assert (row.label, row.seeds) == ("CartPole-v1", 2)
+    assert (row.updates, row.episodes, row.frames) == (25, 100, 2500)
+    assert row.minutes == pytest.approx(1.5 * 25 / 60)
+    assert (row.final, row.best) == (statistics.mean(finals), statistics.mean(bests))
+    assert row.final_std == pytest.approx(statistics.stdev(finals))
+    assert row.best_std == pytest.approx(statistics.stdev(bests))
+    assert row.steps_per_second == 6
+
+
+def test_a_short_run_is_summed_up_as_a_whole_and_alone_has_no_deviation():
+    (row,) = map(summarise, groups(a_run("a", [1.0, 2.0, 6.0])))
+    assert (row.final, row.best, row.final_std, row.best_std) == (3, 3, None, None)
+
+
+def test_returns_that_are_no_numbers_are_left_out():
+    returns = [np.nan, *[1.0] * 9, np.inf, 5.0]
+    (row,) = map(summarise, groups(a_run("a", returns)))
+    assert [row.final, row.best] == pytest.approx([13 / 9, 13 / 9])
+
+
+def test_runs_that_differ_in_what_changes_no_result_are_one_group():
+    differing = [
+        {"seed": 1, "optimizer": "adam", "workers": 3, "run_dir": "x"},
+        {"seed": 2, "use_adam": True, "silent": True, "target_return": 9.0, "max_minutes": 5.0},
+        {"seed": 2, "optimizer": "adam", "max_gradient_updates": 7, "restore": "y.pth"},
+    ]
+    runs = [a_run(str(number), settings=each) for number, each in enumerate(differing)]
+    (only,) = groups(*runs)
+    assert [run.directory for run in only.runs] == runs
+    assert only.label == "CartPole-v1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ([{"lr": 0.01}, {"lr": 0.5, "seed": 3}], ["lr 0.01", "lr 0.5"]),
+        ([{"lr": 0.5, "n": 8}, {"lr": 0.5, "n": 20}, {"n": 20}],
+         ["n 8, lr 0.5", "n 20, lr 0.5", "n 20, lr 0.1"]),
+        ([{"env_name": "Acrobot-v1"}, {}], ["Acrobot-v1", "CartPole-v1"]),
+        ([{"use_adam": True}, {}], ["optimizer adam", "optimizer sgd"]),
+        ([{"obs_norm": True}, {}], ["obs-norm", "no obs-norm"]),
+        ([{"hidden_sizes": ()}, {"hidden_sizes": (8, 4)}],
+         ["hidden-sizes none", "hidden-sizes 8 4"]),
+        ([{"top_directions": 3}, {}], ["top-directions 3", "top-directions default"]),
+        # A schedule is laid out for the number of updates.
+        ([{"lr_schedule": "linear", "max_gradient_updates": 9},
+          {"lr_schedule": "linear", "max_gradient_updates": 5}],
+         ["max-gradient-updates 9", "max-gradient-updates 5"]),
+    ],
+)  # fmt: skip
+def test_a_label_is_what_sets_a_group_apart(settings, expected):
+    runs = [a_run(str(number), settings=each) for number, each in enumerate(settings)]
+    assert labels(*runs) == expected
+
+
+def test_runs_without_settings_are_named_after_their_directories(tmp_path):
+    assert labels(without_settings(".")) == [tmp_path.name]
+    names = ["a/one", "a/two", "b/two"]
+    runs = [without_settings(name) for name in names]
+    assert labels(*runs, a_run("c")) == ["one", "a/two", "b/two", "CartPole-v1"]
+
+
+def test_folders_of_a_directory_are_runs_and_none_counts_twice():
+    for name in ("sweep/2", "sweep/1", "sweep/ALE/Pong-v5"):
+        without_settings(name)
+    Path("sweep/notes").mkdir()
+    assert labels("sweep", "sweep/1", "sweep/../sweep/2/") == ["1", "2", "Pong-v5"]
+
+
+def test_the_mean_is_taken_between_points_and_where_all_runs_have_some():
+    def height(at, xs, ys):
+        """Of a line between its points, written out."""
+        for (left, low), (right, high) in zip(
+            zip(xs, ys, strict=True), zip(xs[1:], ys[1:], strict=True), strict=False
+        ):
+            if left <= at <= right:
+                return low + (high - low) * (at - left) / (right - left)
+        raise AssertionError
+
+    lines = [([0, 10, 40], [0, 100, 40]), ([4, 7, 30, 90], [1, -5, 50, 9]), ([1, 35], [3, 3])]
+    found = spread([(np.array(xs, float), np.array(ys, float)) for xs, ys in lines])
+    assert (found.at[0], found.at[-1]) == (4, 35)
+    heights = [[height(at, *line) for line in lines] for at in found.at]
+    assert found.mean == pytest.approx([statistics.mean(each) for each in heights])
+    assert found.std == pytest.approx([statistics.stdev(each) for each in heights])
+
+
+def drawn(by, *directories):
+    """The axes, the lines by label and the entries of the legend."""
+    figure = picture.compare(groups(*directories), by)
+    (axes,), (legend,) = figure.axes, figure.legends
+    entries = [text.get_text() for text in legend.get_texts()]
+    return axes, {line.get_label(): line for line in axes.lines}, entries, legend
+
+
+@pytest.mark.parametrize(
+    ("by", "label", "last"),
+    [("frames", "frames (steps of training episodes)", 2000),
+     ("episodes", "training episodes", 80),
+     ("minutes", "wall-clock time (minutes)", 0.5)],
+)  # fmt: skip
+def test_the_picture_has_a_line_and_a_band_per_group(by, label, last):
+    runs = [a_run("1", FALLING, {"seed": 1}), a_run("2", RISING, {"seed": 2})]
+    alone = a_run("3", [7.0] * 20, {"lr": 0.5})
+    axes, lines, entries, legend = drawn(by, *runs, alone)
+    assert entries == ["lr 0.1 (2 seeds)", "lr 0.5"]
+    assert "± 1 standard deviation" in legend.get_title().get_text()
+    assert axes.get_title() == "CartPole-v1"
+    assert axes.get_xlabel() == label
+    assert axes.get_ylabel() == "unperturbed return (mean of 4 updates)"
+    mean = lines["lr 0.1 (2 seeds)"]
+    assert mean.get_xdata()[-1] == pytest.approx(last)
+    # The means of 30, 20, 10, 0 and of 16, 17, 18, 19.
+    assert mean.get_ydata()[[0, -1]] == pytest.approx([(190 + 0) / 2, (15 + 17.5) / 2])
+    (band,) = axes.collections
+    top = max(y for x, y in band.get_paths()[0].vertices if x == mean.get_xdata()[-1])
+    assert top == pytest.approx((15 + 17.5) / 2 + statistics.stdev([15, 17.5]))
+    pale = [line for line in axes.lines if line.get_alpha() is not None]
+    assert [len(line.get_xdata()) for line in pale] == [20, 30]  # all the way
+    assert {line.get_color() for line in pale} == {mean.get_color()}
+
+
+def test_runs_that_have_nothing_in_common_are_drawn_alone():
+    runs = [
+        a_run("1", [1.0] * 9, {"seed": 1}),
+        a_run("2", [2.0] * 9, {"seed": 2}, frames=range(5000, 5009)),
+    ]
+    axes, lines, entries, _ = drawn("frames", *runs)
+    assert entries == ["CartPole-v1 (2 seeds)"]
+    assert not len(lines["CartPole-v1 (2 seeds)"].get_xdata())
+    assert len(axes.lines) == 3
+
+
+@pytest.mark.parametrize(("targets", "shown"), [((9.0, 9.0), True), ((9.0, 8.0), False)])
+def test_a_target_that_all_runs_have_is_a_dashed_line(targets, shown):
+    runs = [a_run(f"{each}", settings={"target_return": target, "lr": each})
+            for each, target in zip((1.0, 2.0), targets, strict=True)]  # fmt: skip
+    _, lines, entries, _ = drawn("frames", *runs)
+    assert ("solved: 9" in entries) is shown
+    if shown:
+        assert lines["solved: 9"].get_ydata() == [9, 9]
+        assert lines["solved: 9"].is_dashed()
+
+
+def test_many_groups_stay_apart():
+    runs = [a_run(f"{number}", settings={"n": 2 * number}) for number in range(1, 31)]
+    axes, lines, entries, _ = drawn("frames", *runs)
+    assert len(entries) == 30
+    looks = {(line.get_color(), str(line._unscaled_dash_pattern)) for line in lines.values()}
+    assert len(looks) == 30
+    axes.figure.draw_without_rendering()
+    assert axes.get_window_extent().height > 300  # pixels, beside the long legend
