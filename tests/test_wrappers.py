@@ -117,3 +117,22 @@ def test_a_flag_that_contradicts_an_argument_is_an_error():
         with pytest.raises(UsageError, match=f"contradicts --env-kwargs {argument}; give one"):
             describe_env("PongDeterministic-v4", [argument], **setting)
     assert describe_env("CartPole-v1", ["frameskip=2"], frame_skip=3)["frame_skip"] == 3
+
+
+def test_random_starts_of_other_environments_are_drawn_from_the_episodes_seed():
+    env, plain = (
+        make_env(describe_env("CartPole-v1") | {"noop_max": 9}),
+        gymnasium.make("CartPole-v1"),
+    )
+    found = set()
+    for seed in range(12):
+        observation = env.reset(seed=seed)[0]
+        drawn = derive_seeds(seed, 0, Stream.NOOPS, 1)[0]
+        expected = plain.reset(seed=seed)[0]
+        actions = gymnasium.spaces.Discrete(2, seed=drawn % 2**32)
+        for _ in range(drawn % 10):
+            action = actions.sample()
+            expected = plain.step(action)[0]
+            found.add(action)
+        assert np.array_equal(observation, expected)
+    assert found == {0, 1}
