@@ -5,15 +5,19 @@ import itertools
 import os
 import signal
 from pathlib import Path
+from unittest.mock import Mock
 
 import cv2
 import numpy as np
 import pytest
 from PIL.GifImagePlugin import GifImageFile
 
+from envs import describe_env, make_env
+from es.monitor.helper import HelperProcess
+from es.monitor.videos import VideoRecorder
 from render import video, watched
 from render.video import CAPTION_HEIGHT
-from tests.conftest import RUN, descendants
+from tests.conftest import RUN, all_gone, descendants, read, run_python, wait_until
 from tests.test_test import rewards
 
 
@@ -64,6 +68,21 @@ def test_the_same_episodes_are_recorded_as_are_played_unseen(program, checkpoint
     recorded = program("--test", "--restore", checkpoint, "--video", "a.mp4", "--episodes", 2)[1]
     unseen = program("--test", "--restore", checkpoint, "--no-render", "--episodes", 2)[1]
     assert rewards(recorded) == rewards(unseen)
+
+
+def test_a_viewer_is_told_the_episode_and_its_return_so_far(monkeypatch):
+    seen = []
+    monkeypatch.setattr("render.watched.Picture", lambda *what: seen.append(what[1:]))
+    viewer = Mock()
+    env = watched.Watched(make_env(describe_env("CartPole-v1"), "rgb_array"), viewer, "--video")
+    for _ in range(2):
+        env.reset(seed=1)
+        env.step(0)
+        env.step(1)
+    env.close()
+    assert seen == [(1, 0.0), (1, 1.0), (1, 2.0), (2, 0.0), (2, 1.0), (2, 2.0)]
+    assert viewer.show.call_count == 6
+    assert viewer.close.call_count == 1
 
 
 def test_a_small_picture_is_enlarged_and_a_gif_is_kept_small(program):
@@ -165,7 +184,7 @@ def test_an_interrupted_video_holds_what_was_played(start, program):
     assert process.stdout is not None
     process.stdout.readline()
     children = descendants(process.pid)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
     assert len(decoded("out.mp4")[0]) >= 201
@@ -179,7 +198,7 @@ def test_videos_are_made_in_training_and_those_that_a_killed_run_has_left(progra
     folder = RUN / "videos"
     folder.mkdir()
     (folder / ".update-2.pth").write_bytes((RUN / "latest.pth").read_bytes())
-    (folder / ".update-2.recording.mp4").write_text("half a video")
+    (folder / ".update-1.recording.mp4").write_text("half a video")
     arguments = ("--restore", RUN / "latest.pth", "--workers", 0, "--video-every", 2)
     status, out, err = program(*arguments, "--max-gradient-updates", 5)
     assert (status, err) == (0, "")
@@ -192,6 +211,38 @@ def test_videos_are_made_in_training_and_those_that_a_killed_run_has_left(progra
     for _, content in images:
         with GifImageFile(io.BytesIO(content)) as gif:
             assert gif.n_frames > 2
+
+
+def test_what_cannot_be_recorded_in_time_is_left_out(program, tmp_path, monkeypatch):
+    """And what waits is recorded first by the next process."""
+    woken, told = [], []
+    monkeypatch.setattr(HelperProcess, "wake", lambda helper: woken.append(helper))
+    program.train("--max-gradient-updates", 1)
+    checkpoint = read(RUN / "latest.pth")
+    recorder = VideoRecorder(tmp_path, "recorder", "CartPole-v1", told.append)
+    assert not woken
+    for update in range(25):
+        counters = checkpoint.counters._replace(update=update)
+        recorder.record(checkpoint._replace(counters=counters))
+    assert (len(woken), recorder.waiting(), len(told)) == (20, 20, 1)
+    assert "--video-every" in told[0]
+    VideoRecorder(tmp_path, "recorder", "CartPole-v1", told.append)
+    assert len(woken) == 21
+
+
+HELPED = """
+import os, signal
+from es.monitor.helper import HelperProcess
+helper = HelperProcess("es.monitor.curve", [os.getcwd(), "", ""])
+helper.wake()
+print(helper._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_helper_ends_with_a_master_that_is_killed():
+    done = run_python(HELPED)
+    wait_until(lambda: all_gone([int(done.stdout)]))
 
 
 def test_what_has_no_pictures_cannot_be_recorded(program):
