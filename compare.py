@@ -18,12 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
+from es.program import execute, not_installed
 
-from es import rundir
-from es.config.explanation import explain
-from es.errors import UsageError
-from es.program import execute
+try:
+    import tyro
+
+    from es import rundir
+    from es.config.explanation import explain
+    from es.errors import UsageError
+except ModuleNotFoundError as error:
+    sys.exit(not_installed(error))
 
 By = Literal["frames", "episodes", "minutes"]
 WIDE = 200  # characters: what is not printed on a terminal need not be folded
@@ -76,22 +80,23 @@ def compare(options: Options) -> int:
     """Compares runs, writes the files and prints the table; raises UsageError."""
     from es.comparison import picture, table
     from es.comparison.runs import group, load
-    from es.comparison.summary import summarise
+    from es.comparison.summary import summarise, window_of
     from es.monitor import plotting
 
     def warn(text: str) -> None:
         print(f"warning: {text}", file=sys.stderr)
 
     groups = group(load(options.run_dirs, warn))
-    summaries = [summarise(each) for each in groups]
+    window = window_of(groups)
+    summaries = [summarise(each, window) for each in groups]
     base = Path(re.sub(r"\.(png|csv|md)$", "", options.output))
     if not base.name:
         raise UsageError(f"--output {options.output}: must be the name of files")
     png, rows, text = (base.with_name(base.name + suffix) for suffix in (".png", ".csv", ".md"))
     contents = {
-        png: plotting.png(picture.compare(groups, options.by)),
+        png: plotting.png(picture.compare(groups, options.by, window)),
         rows: table.as_csv(summaries).encode(),
-        text: table.as_markdown(summaries, png.name).encode(),
+        text: table.as_markdown(summaries, window, png.name).encode(),
     }
     with rundir.writable(base, "--output"):
         base.parent.mkdir(parents=True, exist_ok=True)
@@ -99,8 +104,8 @@ def compare(options: Options) -> int:
             rundir.replace(path, content)
     from rich.console import Console
 
-    terminal = sys.stdout.isatty()
-    Console(highlight=False, width=None if terminal else WIDE).print(table.for_terminal(summaries))
+    width = None if sys.stdout.isatty() else WIDE
+    Console(highlight=False, width=width).print(table.for_terminal(summaries, window))
     print("Written:", ", ".join(map(str, contents)))
     return 0
 

@@ -72,7 +72,8 @@ def tuned_settings() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in sorted(CONFIGS.glob("*.toml")):
         name = tomllib.loads(path.read_text())["env-name"]
-        found.setdefault(name, []).append(f"configs/{path.name}")
+        for key in {name, path.stem}:  # which may be registered as well
+            found.setdefault(key, []).append(f"configs/{path.name}")
     return found
 
 

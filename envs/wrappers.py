@@ -59,16 +59,20 @@ class RandomStart(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Starts an episode; what is paid before the policy's first action is lost."""
-        outcome = self.env.reset(seed=seed, **kwargs)
         (drawn,) = derive_seeds(seed or 0, 0, Stream.NOOPS, 1)
-        if not self._noops:
-            self.env.action_space.seed(drawn % 2**32)
-        for _ in range(drawn % (self._most + 1)):
-            observation, _, terminated, truncated, info = self.env.step(self._choose())
-            outcome = observation, info
-            if terminated or truncated:
-                return self.env.reset(seed=seed, **kwargs)
-        return outcome
+        most = self._most
+        while True:
+            outcome = self.env.reset(seed=seed, **kwargs)
+            if not self._noops:
+                self.env.action_space.seed(drawn % 2**32)
+            for played in range(drawn % (most + 1)):
+                observation, _, terminated, truncated, info = self.env.step(self._choose())
+                outcome = observation, info
+                if terminated or truncated:
+                    most = played  # the same actions, but fewer
+                    break
+            else:
+                return outcome
 
     def _choose(self) -> Any:
         space = self.env.action_space

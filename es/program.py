@@ -20,6 +20,8 @@ def execute(run: Callable[[Interrupts], int]) -> int:
             status = run(interrupts)
     except RunError as error:
         complaint, status = f"error: {error}\n", error.status
+    except ModuleNotFoundError as error:
+        complaint, status = f"{not_installed(error)}\n", 1
     except OSError as error:  # such as a full disk, or `| head`, which leaves nobody to read
         complaint = "" if isinstance(error, BrokenPipeError) else f"error: {error}\n"
         status = 128 + interrupts.received if interrupts.received else 1
@@ -29,3 +31,11 @@ def execute(run: Callable[[Interrupts], int]) -> int:
         except OSError:  # what cannot be written is forgotten, or Python would complain about it
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return status
+
+
+def not_installed(error: ModuleNotFoundError) -> str:
+    """What to tell who starts a program with a Python that lacks a library."""
+    return (
+        f"error: {error.name} is not installed for {sys.executable}: activate the virtual "
+        "environment (source .venv/bin/activate), or pip install -r requirements.txt"
+    )

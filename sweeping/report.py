@@ -16,7 +16,7 @@ from es.errors import RunError, in_one_line
 from es.monitor.console import Console, command
 from es.rundir import LATEST, replace, write_text
 from es.workers.interface import counted
-from sweeping.space import settings
+from sweeping.space import settings, start
 from sweeping.study import FRAMES, INTERRUPTED, REASON, Sweep, best_of, trial_name
 
 BEST, TABLE, IMPORTANCE = "best.toml", "trials.csv", "importance.png"
@@ -78,10 +78,25 @@ def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
     run = sweep.directory / trial_name(best.number)
     console.say(
         f"Best: trial {best.number}, {_found(sweep, best)}\n"
+        f"{_gain(study, sweep, best)}"
         f"Watch it: {command('--test', '--restore', run / LATEST, program='main.py')}"
     )
     train = command("--config", sweep.directory / BEST, program="main.py")
-    return f"Train with its settings: {train}"
+    return f"Train with its settings (for longer: give another budget, too): {train}"
+
+
+def _gain(study: optuna.Study, sweep: Sweep, best: FrozenTrial) -> str:
+    """What the search has gained, if the settings as they were given have been tried."""
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    given = [trial for trial in complete if trial.params == start(sweep.space, sweep.base)]
+    if not given:
+        return ""
+    if best.value == given[0].value:
+        return (
+            "No trial is better than that of the settings as they were given: try more --trials, "
+            "another --space or a larger budget\n"
+        )
+    return f"With the settings as they were given (trial {given[0].number}): {given[0].value:.2f}\n"
 
 
 def _best_toml(sweep: Sweep, best: FrozenTrial, count: int) -> str:

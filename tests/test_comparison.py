@@ -8,7 +8,7 @@ import pytest
 
 from es.comparison import picture
 from es.comparison.runs import group, load
-from es.comparison.summary import spread, summarise
+from es.comparison.summary import spread, summarise, window_of
 from tests.records import a_run, without_settings
 
 RISING = [float(value) for value in range(30)]
@@ -26,7 +26,7 @@ def labels(*directories):
 def test_a_group_is_summed_up_over_its_seeds():
     first = a_run("1", RISING, {"seed": 1}, steps_per_second=[5.0] * 29 + [500.0])
     second = a_run("2", FALLING, {"seed": 2}, steps_per_second=7.0)
-    (row,) = map(summarise, groups(first, second))
+    (row,) = (summarise(each, 10) for each in groups(first, second))
     # The last ten returns are 20 to 29, and 90 to 0; the best ten, the same, and 190 to 100.
     finals, bests = (24.5, 45.0), (24.5, 145.0)
     assert (row.label, row.seeds) == ("CartPole-v1", 2)
@@ -39,13 +39,13 @@ def test_a_group_is_summed_up_over_its_seeds():
 
 
 def test_a_short_run_is_summed_up_as_a_whole_and_alone_has_no_deviation():
-    (row,) = map(summarise, groups(a_run("a", [1.0, 2.0, 6.0])))
+    (row,) = (summarise(each, 10) for each in groups(a_run("a", [1.0, 2.0, 6.0])))
     assert (row.final, row.best, row.final_std, row.best_std) == (3, 3, None, None)
 
 
 def test_returns_that_are_no_numbers_are_left_out():
     returns = [np.nan, *[1.0] * 9, np.inf, 5.0]
-    (row,) = map(summarise, groups(a_run("a", returns)))
+    (row,) = (summarise(each, 10) for each in groups(a_run("a", returns)))
     assert [row.final, row.best] == pytest.approx([13 / 9, 13 / 9])
 
 
@@ -118,7 +118,7 @@ def test_the_mean_is_taken_between_points_and_where_all_runs_have_some():
 
 def drawn(by, *directories):
     """The axes, the lines by label and the entries of the legend."""
-    figure = picture.compare(groups(*directories), by)
+    figure = picture.compare(groups(*directories), by, 4)
     (axes,), (legend,) = figure.axes, figure.legends
     entries = [text.get_text() for text in legend.get_texts()]
     return axes, {line.get_label(): line for line in axes.lines}, entries, legend
@@ -149,6 +149,30 @@ def test_the_picture_has_a_line_and_a_band_per_group(by, label, last):
     pale = [line for line in axes.lines if line.get_alpha() is not None]
     assert [len(line.get_xdata()) for line in pale] == [20, 30]  # all the way
     assert {line.get_color() for line in pale} == {mean.get_color()}
+
+
+def test_each_environment_has_axes_of_its_own():
+    other = {"env_name": "Acrobot-v1", "target_return": -80.0}
+    runs = [a_run("1", FALLING), a_run("2", RISING, other), a_run("3", RISING, other | {"seed": 2})]
+    figure = picture.compare(groups(*runs), "frames", 4)
+    first, second = figure.axes
+    assert (first.get_title(), second.get_title()) == ("CartPole-v1", "Acrobot-v1")
+    assert [line.get_label() for line in first.lines] == ["CartPole-v1"]
+    assert "solved: -80" in [line.get_label() for line in second.lines]
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 3
+
+
+def test_the_table_says_what_the_picture_shows():
+    """However short the runs are, and however quickly they learn."""
+    learning = [10.0, 100.0, 400.0, 500.0, 500.0, 500.0, 480.0]
+    runs = groups(a_run("1", learning, {"seed": 1}), a_run("2", learning[:-1], {"seed": 2}))
+    window = window_of(runs)
+    (row,) = (summarise(each, window) for each in runs)
+    pale = picture.compare(runs, "episodes", window).axes[0].lines[:2]
+    ends = [float(np.asarray(line.get_ydata())[-1]) for line in pale]
+    assert row.final == pytest.approx(statistics.mean(ends))
+    assert ends == [490.0, 500.0]
 
 
 def test_runs_that_have_nothing_in_common_are_drawn_alone():

@@ -171,7 +171,7 @@ def test_a_line_that_is_being_written_is_left_out(tmp_path):
 def test_names_are_no_formulas(tmp_path):
     write_progress(tmp_path, 3)
     draw(tmp_path, r"$\frac{")
-    figure, axes = plotting.new_figure("$x$", "", "")
+    figure, (axes,) = plotting.new_figure(["$x$"], "", "")
     axes.plot([1, 2], label=plotting.literal("_a"))
     plotting.add_legend(figure, columns=1)
     assert axes.get_title() == r"\$x\$"

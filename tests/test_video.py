@@ -18,6 +18,7 @@ from es.monitor.videos import VideoRecorder
 from render import video, watched
 from render.video import CAPTION_HEIGHT
 from tests.conftest import RUN, all_gone, descendants, read, run_python, wait_until
+from tests.records import write_progress
 from tests.test_test import rewards
 
 
@@ -215,7 +216,8 @@ def test_videos_are_made_in_training_and_those_that_a_killed_run_has_left(progra
 
 def test_what_cannot_be_recorded_in_time_is_left_out(program, tmp_path, monkeypatch):
     """And what waits is recorded first by the next process."""
-    woken, told = [], []
+    woken: list[HelperProcess] = []
+    told: list[str] = []
     monkeypatch.setattr(HelperProcess, "wake", lambda helper: woken.append(helper))
     program.train("--max-gradient-updates", 1)
     checkpoint = read(RUN / "latest.pth")
@@ -231,17 +233,21 @@ def test_what_cannot_be_recorded_in_time_is_left_out(program, tmp_path, monkeypa
 
 
 HELPED = """
-import os, signal
+import os, signal, sys, time
+from pathlib import Path
 from es.monitor.helper import HelperProcess
-helper = HelperProcess("es.monitor.curve", [os.getcwd(), "", ""])
+helper = HelperProcess("es.monitor.curve", [sys.argv[1], "", ""])
 helper.wake()
+while not Path(sys.argv[1], "learning_curve.png").exists():
+    time.sleep(0.02)
 print(helper._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_helper_ends_with_a_master_that_is_killed():
-    done = run_python(HELPED)
+def test_a_helper_ends_with_a_master_that_is_killed(tmp_path):
+    write_progress(tmp_path, 3)
+    done = run_python(HELPED.replace("sys.argv[1]", repr(str(tmp_path))))
     wait_until(lambda: all_gone([int(done.stdout)]))
 
 

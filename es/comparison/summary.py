@@ -8,19 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from es.comparison.runs import Group
-from es.monitor.progress import Progress, running_mean
+from es.monitor.progress import Progress, running_mean, smoothing_window
 from es.noise import DoubleArray
 
-WINDOW = 10  # updates
 POINTS = 500  # of a mean line
 
 
 class Summary(NamedTuple):
     """A group's row of the table: means over its runs.
 
-    final: of the last WINDOW updates' unperturbed returns, the mean. best: the highest mean of
-    WINDOW updates in a row. final_std, best_std: over the runs, where there are several.
-    steps_per_second: the median over a run's updates.
+    final: the mean unperturbed return of the last updates, as many as the picture is smoothed over.
+    best: the highest of as many updates in a row. final_std, best_std: over the runs, where there
+    are several. steps_per_second: the median over a run's updates.
     """
 
     label: str
@@ -44,14 +43,21 @@ class Spread(NamedTuple):
     std: DoubleArray | None
 
 
-def summarise(group: Group) -> Summary:
+def window_of(groups: Sequence[Group]) -> int:
+    """Over how many updates the returns of these groups are smoothed."""
+    return smoothing_window(
+        int(np.median([run.progress["update"].size for group in groups for run in group.runs]))
+    )
+
+
+def summarise(group: Group, window: int) -> Summary:
     """The group's row of the table."""
     tables = [run.progress for run in group.runs]
 
     def mean(column: str) -> float:
         return float(np.mean([table[column][-1] for table in tables]))
 
-    finals, bests = zip(*map(final_and_best, tables), strict=True)
+    finals, bests = zip(*(final_and_best(table, window) for table in tables), strict=True)
     speeds = [float(np.median(table["steps_per_second"])) for table in tables]
     return Summary(
         label=group.label,
@@ -68,10 +74,10 @@ def summarise(group: Group) -> Summary:
     )
 
 
-def final_and_best(progress: Progress) -> tuple[float, float]:
+def final_and_best(progress: Progress, window: int) -> tuple[float, float]:
     """A run's final and best return, as in `Summary`; of all updates, if these are fewer."""
-    means = running_mean(progress["unperturbed_return"], WINDOW)
-    whole = means[min(WINDOW, means.size) - 1 :]
+    means = running_mean(progress["unperturbed_return"], window)
+    whole = means[min(window, means.size) - 1 :]
     return float(means[-1]), float(np.fmax.reduce(whole))
 
 

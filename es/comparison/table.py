@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from es.comparison.summary import WINDOW, Summary
+from es.comparison.summary import Summary
 
 HEADER = ("group", "seeds", "updates", "episodes", "frames", "minutes", "final", "best", "steps/s")
 LEGEND = (
-    f"final: mean unperturbed return of the last {WINDOW} updates; best: the highest of {WINDOW} "
+    "final: mean unperturbed return of the last {window} updates; best: the highest of {window} "
     "updates in a row; ±: standard deviation over seeds. The rest are means over seeds."
 )
 
@@ -27,16 +27,18 @@ def as_csv(summaries: Sequence[Summary]) -> str:
     return text.getvalue()
 
 
-def as_markdown(summaries: Sequence[Summary], picture: str) -> str:
+def as_markdown(summaries: Sequence[Summary], window: int, picture: str) -> str:
     """One row per group, with a line that says what the columns are, and the picture below."""
     rows = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *map(_cells, summaries)]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join([*lines, "", LEGEND, "", f"![learning curves](<{picture}>)", ""])
+    return "\n".join(
+        [*lines, "", LEGEND.format(window=window), "", f"![learning curves](<{picture}>)", ""]
+    )
 
 
-def for_terminal(summaries: Sequence[Summary]) -> Table:
+def for_terminal(summaries: Sequence[Summary], window: int) -> Table:
     """One row per group."""
-    table = Table(caption=LEGEND, caption_justify="left")
+    table = Table(caption=LEGEND.format(window=window), caption_justify="left")
     for name in HEADER:
         left = name == HEADER[0]
         table.add_column(name, justify="left" if left else "right", overflow="fold")

@@ -87,7 +87,9 @@ def draw(directory: Path, title: str, target: float | None = None) -> None:
 
 def learning_curve(progress: Progress, title: str, target: float | None = None) -> Figure:
     """The picture of a run's returns. target: its --target-return, if any."""
-    figure, axes = plotting.new_figure(title, "episodes", "return (sum of an episode's rewards)")
+    figure, (axes,) = plotting.new_figure(
+        [title], "episodes", "return (sum of an episode's rewards)"
+    )
     plotting.count_in_thousands(axes.xaxis)
     episodes, unperturbed = progress["episodes"], progress["unperturbed_return"]
     window = smoothing_window(episodes.size)

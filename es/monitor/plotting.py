@@ -6,6 +6,7 @@ import io
 import logging
 import math
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,22 +39,23 @@ THICK, THIN, PALE, BAND = 2.0, 0.8, 0.4, 0.18  # widths of lines; opacities of l
 STRETCHES = 1000  # of a line, of each of which two points are drawn
 
 
-def new_figure(title: str, x_label: str, y_label: str) -> tuple[Figure, Axes]:
-    """An empty picture."""
+def new_figure(titles: Sequence[str], x_label: str, y_label: str) -> tuple[Figure, list[Axes]]:
+    """An empty picture, with axes below each other for each title."""
     # It tells, in log lines, of fonts and of folders for caches that it misses.
     logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), dpi=120, layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_title(literal(title))
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.margins(x=0.02)
-    axes.grid(color="0.9")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_color("0.8")
-    return figure, axes
+    figure = Figure(figsize=(8, 5 * len(titles)), dpi=120, layout="constrained")
+    panels = list(figure.subplots(len(titles), squeeze=False)[:, 0])
+    for axes, title in zip(panels, titles, strict=True):
+        axes.set_title(literal(title))
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.margins(x=0.02)
+        axes.grid(color="0.9")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_color("0.8")
+    return figure, panels
 
 
 def count_in_thousands(axis: Axis) -> None:
@@ -72,8 +74,9 @@ def draw_target(axes: Axes, target: float) -> None:
 
 def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
     """A legend below; the picture grows where it is long."""
-    entries = len(figure.axes[0].get_legend_handles_labels()[1])
-    figure.set_figheight(5 + 0.2 * max(0, math.ceil(entries / columns) - 2))
+    entries = sum(len(axes.get_legend_handles_labels()[1]) for axes in figure.axes)
+    more = 0.2 * max(0, math.ceil(entries / columns) - 2)
+    figure.set_figheight(figure.get_figheight() + more)
     figure.legend(
         loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5, title=title
     )
