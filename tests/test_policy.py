@@ -14,7 +14,7 @@ from es.errors import UsageError
 from es.noise import seed_shared_generators
 from es.rollout import evaluation_seed
 from policy import load_policy
-from tests.conftest import CARTPOLE, read
+from tests.conftest import CARTPOLE, ROOT, read
 
 MLP = ("--small-net", "--hidden-sizes", 16)
 RUNS: dict[str, tuple[object, ...]] = {
@@ -189,25 +189,8 @@ def test_files_that_cannot_be_played_are_errors(trained):
             load_policy(path)
 
 
-EXAMPLE = """
-import gymnasium
-from policy import load_policy
-
-policy = load_policy("checkpoints/CartPole-v1/best.pth")
-env = gymnasium.make(policy.env_id, **policy.env_kwargs)
-for seed in range(3):
-    observation, info = env.reset(seed=seed)
-    policy.reset()
-    total, done = 0.0, False
-    while not done:
-        observation, reward, terminated, truncated, info = env.step(policy(observation))
-        total, done = total + reward, terminated or truncated
-    print(f"seed {seed}: {total}")
-env.close()
-"""
-
-
-def test_the_example_runs(program, capfd):
+def test_the_example_of_the_readme_runs(program, capfd):
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     program(*CARTPOLE, "--workers", 0, "--max-gradient-updates", 3)
-    exec(EXAMPLE, {})
+    exec(example, {})
     assert re.findall(r"seed (\d): \d+\.0", capfd.readouterr().out) == ["0", "1", "2"]
