@@ -63,7 +63,7 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
         )
         config = dataclasses.replace(config, small_net=True)
     if config.video_every:
-        make_drawn(game.environment, "leave out --video-every").close()
+        make_drawn(game.environment, "give --video-every None").close()
     default = Path("checkpoints") / config.env_name
     with rundir.writable(Path(config.run_dir or default)):
         path, same_run = rundir.choose(

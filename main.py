@@ -60,8 +60,8 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         import test
 
         paths = test.snapshots(config.restore)
-        loaded = (restore(argv, replace(config, restore=path), file) for path in paths)
-        return test.test(loaded, interrupts, several=Path(config.restore).is_dir())
+        loaders = [partial(restore, argv, replace(config, restore=path), file) for path in paths]
+        return test.test(loaders, interrupts, several=Path(config.restore).is_dir())
     import train
 
     restored: Restored = None

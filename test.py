@@ -6,7 +6,8 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -45,21 +46,31 @@ def snapshots(path: str) -> list[str]:
 
 
 def test(
-    checkpoints: Iterable[tuple[Config, Restored]], interrupts: Interrupts, *, several: bool
+    checkpoints: Sequence[Callable[[], tuple[Config, Restored]]],
+    interrupts: Interrupts,
+    *,
+    several: bool,
 ) -> int:
-    """Plays checkpoints, one after the other; the result is the exit status.
+    """Plays checkpoints, loaded one after the other; the result is the exit status.
 
-    several: they are a directory's: each is named, and so is its video.
+    several: they are a directory's: each is named, and so is its video; what cannot be played is
+    told, and left out.
     """
     interrupts.defer()
-    for config, restored in checkpoints:
+    status = 0
+    for load in checkpoints:
         try:
-            _test(config, restored, interrupts, several)
+            _test(*load(), interrupts, several)
+        except UsageError as error:
+            if not several:
+                raise
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            status = error.status
         except WindowClosed:
             break
         except Interrupted as interrupted:
             return interrupted.status
-    return 0
+    return status
 
 
 def _test(config: Config, restored: Restored, interrupts: Interrupts, several: bool) -> None:
@@ -84,6 +95,7 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
         environment = environment | {"noop_max": config.stochastic_start}
     env, video = _make(config, environment, update, several)
     episodes: list[Episode] = []
+    ended: WindowClosed | Interrupted | None = None
     try:
         with closing(env), RichConsole().status("") as status:
             for index in itertools.islice(itertools.count(), _count(config)):
@@ -94,12 +106,40 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
                     episodes.append(rollout(env, actor, seed, cap))
                 episode_return, steps = episodes[-1]
                 say(f"Episode {index + 1}: reward {episode_return:.2f}, {steps} steps")
-    finally:
-        if episodes:
-            print(_as_json(config, update, episodes) if config.json else _in_words(episodes))
-        if video and video.written:
-            path = _named_after(video.path, episodes) if several else video.path
-            say(f"Recorded {path}: {video.frames} frames, {video.seconds:.1f} s")
+    except (WindowClosed, Interrupted) as early:
+        ended = early
+    except BaseException:
+        if video:
+            video.discard()
+        raise
+    if episodes:
+        print(_as_json(config, update, episodes) if config.json else _in_words(episodes))
+    if video:
+        path = video.path
+        if several and episodes:
+            mean, _ = mean_and_std([episode.episode_return for episode in episodes])
+            path = path.with_stem(f"{path.stem}-return-{mean:.6g}")
+        ended = _save(video, path, interrupts, say) or ended
+    if ended:
+        raise ended
+
+
+def _save(
+    video: Video, path: Path, interrupts: Interrupts, say: Callable[[str], None]
+) -> Interrupted | None:
+    """Makes the file of a video: as an MP4, if the user does not wait for a GIF to be made."""
+    interrupted = None
+    if not video.frames:
+        video.discard()
+        return None
+    try:
+        with interrupts.allowed():
+            video.save(path)
+    except Interrupted as early:
+        interrupted, path = early, path.with_suffix(".mp4")
+        video.save(path)
+    say(f"Recorded {path}: {video.frames} frames, {video.seconds:.1f} s")
+    return interrupted
 
 
 def _make(
@@ -118,12 +158,6 @@ def _make(
     title = config.env_name if update is None else f"{config.env_name}   update {update}"
     video = Video(path, speed, title)
     return Watched(drawn, video, "--video"), video
-
-
-def _named_after(video: Path, episodes: Sequence[Episode]) -> Path:
-    """Where the video is now: its name tells the mean return."""
-    mean, _ = mean_and_std([episode.episode_return for episode in episodes])
-    return video.replace(video.with_stem(f"{video.stem}-return-{mean:.6g}"))
 
 
 def _count(config: Config) -> int | None:

@@ -24,13 +24,13 @@ GIF_WIDTH, GIF_SPEED = 320, 20.0  # pixels and pictures a second at most: GIFs g
 class Video:
     """A viewer that records: every picture becomes a frame, below a caption.
 
-    path: a .mp4 or .gif file, which is replaced when the video is closed; one without pictures is
-    not written. title: what the caption begins with. Raises UsageError where it cannot be written.
+    path: a .mp4 or .gif file to come; the recording lies beside it. title: what the caption
+    begins with. Raises UsageError where it cannot be written.
     """
 
     def __init__(self, path: Path, frames_per_second: float, title: str) -> None:
         self.path, self._speed, self._title = path, frames_per_second, title
-        self.frames, self.written = 0, False
+        self.frames = 0
         self._complaint = f"--video {path}: cannot be written"
         self._recording = path.with_name(f".{path.stem}.recording.mp4")
         self._canvas: np.ndarray | None = None
@@ -76,21 +76,28 @@ class Video:
         self.frames += 1
 
     def close(self) -> None:
-        """Finishes the file, with what there is."""
+        """Finishes recording; `save` makes a file of it, unless it is discarded."""
+        process, self._process = self._process, None
+        if process is not None:
+            self._finish(process)
+
+    def save(self, path: Path) -> None:
+        """Replaces this file by the video; an interrupt leaves that to be saved elsewhere."""
         try:
-            if self._process is not None:
-                self._finish(self._process)
-                self._process = None
-                if self.path.suffix.lower() == ".gif":
-                    convert(self._recording, self.path, GIF_WIDTH, min(self._speed, GIF_SPEED))
-                else:
-                    self._recording.replace(self.path)
-                self.written = True
+            if path.suffix.lower() == ".gif":
+                convert(self._recording, path, GIF_WIDTH, min(self._speed, GIF_SPEED))
+            else:
+                self._recording.replace(path)
         except OSError as error:
+            self.discard()
             raise UsageError(f"{self._complaint} ({error.strerror or error})") from error
-        finally:
-            self._errors.close()
-            self._recording.unlink(missing_ok=True)
+        self.discard()
+
+    def discard(self) -> None:
+        """Deletes what is recorded."""
+        self.close()
+        self._errors.close()
+        self._recording.unlink(missing_ok=True)
 
     def _start(self) -> subprocess.Popen[bytes]:
         assert self._canvas is not None
@@ -117,6 +124,7 @@ class Video:
             self._errors.seek(0)
             words = _last_line(self._errors.read().decode(errors="replace"))
             self._process = None
+            self.discard()
             raise UsageError(f"{self._complaint} (ffmpeg: {words})")
 
 
@@ -130,16 +138,18 @@ def convert(
     picked = f"fps={frames_per_second:.4f},scale='min({width},iw)':-2:flags=lanczos"
     source = [*(["-t", str(seconds)] if seconds else []), "-i", str(video.resolve())]
     made = gif.resolve().with_name(f".{gif.stem}.recording.gif")
-    with tempfile.TemporaryDirectory() as folder:
-        palette = f"{folder}/palette.png"
-        try:
-            # The palette first, then the pictures: at once, all would have to fit into memory.
-            _run([*source, "-vf", f"{picked},palettegen", palette])
-            both = f"{picked}[frames];[frames][1:v]paletteuse=dither=none"
-            _run([*source, "-i", palette, "-lavfi", both, "-loop", "0", str(made)])
-            made.replace(gif)
-        finally:
-            made.unlink(missing_ok=True)
+    palette = made.with_suffix(".png")
+    as_it_is = ["-f", "image2", "-pattern_type", "none"]  # no number is to be put into its name
+    try:
+        # The palette first, then the pictures: at once, all would have to fit into memory.
+        _run([*source, "-vf", f"{picked},palettegen", "-update", "1", str(palette)])
+        both = f"{picked}[frames];[frames][1:v]paletteuse=dither=none"
+        pictures = [*source, *as_it_is, "-i", str(palette)]
+        _run([*pictures, "-lavfi", both, "-loop", "0", str(made)])
+        made.replace(gif)
+    finally:
+        palette.unlink(missing_ok=True)
+        made.unlink(missing_ok=True)
 
 
 def _run(arguments: Sequence[str]) -> None:

@@ -57,6 +57,7 @@ class Watched(gymnasium.Wrapper):
         super().__init__(env)
         self._viewer, self._flag = viewer, flag
         self._episode, self._return = 0, 0.0
+        self._shape: tuple[int, ...] | None = None
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Starts an episode and shows its first picture."""
@@ -80,8 +81,11 @@ class Watched(gymnasium.Wrapper):
     def _show(self) -> None:
         try:
             pixels: Any = np.asarray(self.env.render(), np.uint8)
-            if pixels.ndim != 3 or pixels.shape[2] != 3:
+            if pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
                 raise ValueError(f"its pictures have the shape {pixels.shape}")
+            self._shape = self._shape or pixels.shape
+            if pixels.shape != self._shape:
+                raise ValueError(f"its pictures change from {self._shape} to {pixels.shape}")
         except Exception as error:  # no graphics for the simulator, or no pictures at all
             words = " ".join(str(error).split())
             raise UsageError(

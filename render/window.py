@@ -11,7 +11,7 @@ import numpy as np
 from es.errors import UsageError
 from render.watched import Picture
 
-SMALLEST_SIDE = 400  # pixels: smaller pictures, such as Atari's, are enlarged
+SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels: small pictures, such as Atari's, are enlarged
 
 
 class WindowClosed(Exception):  # noqa: N818 (no error)
@@ -49,7 +49,7 @@ class Window:
 
 def enlargement(size: tuple[int, ...]) -> int:
     """How many times as large pictures of this size (of pixels) are shown."""
-    return -(-SMALLEST_SIDE // min(size))
+    return max(1, min(-(-SMALLEST_SIDE // min(size)), LARGEST_SIDE // max(size)))
 
 
 def _open_display() -> Any:

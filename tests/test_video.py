@@ -177,6 +177,61 @@ def test_a_full_disk_is_one_line_and_leaves_the_older_video(program, checkpoint,
     assert not [name for name in os.listdir() if "recording" in name]
 
 
+def test_an_interrupt_while_a_gif_is_made_leaves_the_video(program, checkpoint, monkeypatch):
+    def interrupted(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(video, "convert", interrupted)
+    status, out, err = program("--test", "--restore", checkpoint, "--video", "out.gif")
+    assert (status, err) == (130, "")
+    assert "Recorded out.mp4: " in out
+    assert len(decoded("out.mp4")[0]) > 2
+    assert not Path("out.gif").exists()
+    assert not [name for name in os.listdir() if "recording" in name]
+
+
+@pytest.mark.parametrize("fault", ["raises", "changes", "empty"])
+def test_pictures_that_go_wrong_are_one_line_and_no_video(program, checkpoint, monkeypatch, fault):
+    pictures = iter([np.zeros((50, 60, 3), np.uint8)] * 3)
+    wrong = {"raises": RuntimeError("no more"), "changes": np.zeros((51, 60, 3), np.uint8),
+             "empty": np.zeros((0, 60, 3), np.uint8)}[fault]  # fmt: skip
+
+    def render(env):
+        picture = next(pictures, wrong)
+        if isinstance(picture, Exception):
+            raise picture
+        return picture
+
+    monkeypatch.setattr("gymnasium.envs.classic_control.cartpole.CartPoleEnv.render", render)
+    status, out, err = program("--test", "--restore", checkpoint, "--video", "out.mp4")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: --video: the environment cannot be shown (")
+    assert [name for name in os.listdir() if "out" in name] == []
+
+
+def test_what_cannot_be_played_in_a_directory_is_told_and_left_out(program, checkpoint):
+    Path("run/update-2.pth").write_text("foreign")
+    status, out, err = program("--test", "--restore", "run", "--video", "v/out.mp4")
+    assert status == 2
+    assert err.startswith("error: --restore run/update-2.pth: ")
+    assert err.count("\n") == 1
+    assert len(os.listdir("v")) == len(rewards(out)) == 4
+
+
+def test_an_interrupt_before_the_first_episode_has_ended_keeps_the_name(program, checkpoint):
+    """There is no return yet to be named after."""
+
+    def interrupted(env, actor, seed, cap):
+        env.reset(seed=seed)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("test.rollout", interrupted)
+        status, out, err = program("--test", "--restore", "run", "--video", "v/out.mp4")
+    assert (status, err) == (130, "")
+    assert os.listdir("v") == ["out-update-1.mp4"]
+
+
 def test_an_interrupted_video_holds_what_was_played(start, program):
     """The environment is slow, and its pictures have something to show."""
     program("--env-name", "Pendulum-v1", "--n", 2, "--workers", 0, "--max-gradient-updates", 1)
@@ -251,12 +306,31 @@ def test_a_helper_ends_with_a_master_that_is_killed(tmp_path):
     wait_until(lambda: all_gone([int(done.stdout)]))
 
 
+def test_what_could_not_be_recorded_is_told_and_tried_again(program):
+    """As on a full disk, for which a directory of the video's name stands."""
+    program.train("--max-gradient-updates", 2)
+    folder = RUN / "videos"
+    (folder / "update-2.mp4").mkdir(parents=True)
+    (folder / ".update-2.pth").write_bytes((RUN / "latest.pth").read_bytes())
+    run = ("--restore", RUN / "latest.pth", "--workers", 0, "--video-every", 100)
+    status, _, err = program(*run, "--max-gradient-updates", 3)
+    assert status == 0
+    assert err.startswith(f"warning: {folder}: 1 episodes could not be recorded (error: --video ")
+    assert "it is a directory" in err
+    assert err.count("\n") == 1
+    (folder / "update-2.mp4").rmdir()
+    status, _, err = program(*run, "--max-gradient-updates", 4)
+    assert (status, err) == (0, "")
+    assert sorted(path.name for path in folder.glob("[!e]*")) == ["update-2.mp4"]
+    assert not list(folder.glob(".*"))
+
+
 def test_what_has_no_pictures_cannot_be_recorded(program):
     game = ("--env-name", "tests.strange:Digits-v0", "--n", 2, "--workers", 0)
     status, _, err = program(*game, "--video-every", 2)
     assert status == 2
     assert err.count("\n") == 1
-    assert "leave out --video-every" in err
+    assert "give --video-every None" in err
     assert not Path("checkpoints").exists()
 
 

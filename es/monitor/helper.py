@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import psutil
+
 from es.workers.processes import python_path
 
 END = "end\n"  # the last line, without which the other end has been killed
@@ -41,6 +43,11 @@ class HelperProcess:
             self._process.stdin.write(b"\n")
             self._process.stdin.flush()
 
+    @property
+    def ending(self) -> int | None:
+        """Its exit status, as of subprocess.Popen, once it has ended."""
+        return self._process.returncode if self._process else None
+
     def close(self, patience: Callable[[], float]) -> None:
         """Waits until it is done; patience: for how many seconds at most."""
         if self._process is None:
@@ -49,6 +56,9 @@ class HelperProcess:
         start = time.monotonic()
         while self._process.poll() is None and time.monotonic() - start < patience():
             time.sleep(0.01)
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(self._process.pid).children(recursive=True):
+                child.kill()
         self._process.kill()
         self._process.wait()
 

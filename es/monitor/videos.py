@@ -7,11 +7,13 @@ from pathlib import Path
 
 from es import checkpoint as checkpoints
 from es.checkpoint import Checkpoint
+from es.errors import in_one_line
 from es.monitor.helper import HelperProcess
 from es.rundir import VIDEOS
 
 MOST_WAITING = 20  # recording takes seconds, and an update may take none
 LOG = "recorder.log"
+SNAPSHOTS, RECORDINGS = ".update-*.pth", ".*.recording.*"
 
 
 class VideoRecorder:
@@ -23,9 +25,10 @@ class VideoRecorder:
     def __init__(
         self, directory: Path, module: str, env_name: str, warn: Callable[[str], None]
     ) -> None:
-        self._folder, self._warn = directory / VIDEOS, warn
+        self._folder, self._module, self._warn = directory / VIDEOS, module, warn
         self._folder.mkdir(exist_ok=True)
         self._log = self._folder / LOG
+        self._log.unlink(missing_ok=True)
         arguments = [str(directory.resolve()), env_name]
         self._helper = HelperProcess(module, arguments, self._log)
         self._told = False
@@ -44,14 +47,19 @@ class VideoRecorder:
 
     def waiting(self) -> int:
         """How many snapshots are not recorded yet."""
-        return len(list(self._folder.glob(".update-*.pth")))
+        return len(list(self._folder.glob(SNAPSHOTS)))
 
     def close(self, patience: Callable[[], float]) -> None:
         """Waits for the last videos, at most for `patience()` seconds."""
         self._helper.close(patience)
-        if self._log.exists():
-            words = self._log.read_text(errors="replace").strip().rpartition("\n")[2]
-            if words:
-                self._warn(f"{self._folder}: not all episodes were recorded: {words}")
-            else:
-                self._log.unlink()
+        for leftover in self._folder.glob(RECORDINGS):  # where it was not waited for
+            leftover.unlink(missing_ok=True)
+        if (count := self.waiting()) and patience() > 0:
+            self._warn(f"{self._folder}: {count} episodes could not be recorded ({self._reason()})")
+        else:
+            self._log.unlink(missing_ok=True)
+
+    def _reason(self) -> str:
+        words = self._log.read_text(errors="replace").strip() if self._log.exists() else ""
+        ending = f"{self._module} has ended with status {self._helper.ending}"
+        return in_one_line(words.rpartition("\n")[2] or ending)
