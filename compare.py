@@ -86,7 +86,7 @@ def compare(options: Options) -> int:
     def warn(text: str) -> None:
         print(f"warning: {text}", file=sys.stderr)
 
-    groups = group(load(options.run_dirs, warn))
+    groups = group(load(options.run_dirs, warn), warn)
     window = window_of(groups)
     summaries = [summarise(each, window) for each in groups]
     base = Path(re.sub(r"\.(png|csv|md)$", "", options.output))

@@ -28,7 +28,7 @@ from es.config.validation import require, validate
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
 from es.program import execute
-from es.workers.processes import PRELOAD, cores, limit_threads, start_forkserver
+from es.workers.processes import CORES, PRELOAD, cores, limit_threads, start_forkserver
 from sweeping.space import fitted, read_space
 
 if TYPE_CHECKING:  # trials import this file: nothing heavy may come with it
@@ -42,7 +42,7 @@ BUDGETS = ("max_frames", "max_minutes", "max_gradient_updates")
 # Settings of the trainer that make no sense for many runs.
 REFUSED = (
     "restore", "override", "run_dir", "ray", "wandb", "test", "episodes", "no_render", "video",
-    "json", "stochastic_start", "list_envs",
+    "json", "stochastic_start", "list_envs", "save_every", "video_every",
 )  # fmt: skip
 own = partial(option, group="sweep", saved=False)
 
@@ -128,8 +128,18 @@ def prepare(argv: Sequence[str]) -> Sweep:
     source = f"--space {flags.space}" if flags.space else SHIPPED.name
     space = read_space(flags.space or str(SHIPPED), source)
     limit_threads()
+    processes = cores() if base.workers == "auto" else max(1, base.workers or 0)
+    jobs = flags.jobs or max(1, cores() // processes)
+    if flags.jobs and jobs * processes > cores():
+        print(
+            f"warning: --jobs {jobs}: {jobs * processes} processes at once are more than the "
+            f"{cores()} cores, and slow each other down",
+            file=sys.stderr,
+        )
     os.environ[PRELOAD] = base.env_name
+    os.environ[CORES] = str(max(1, cores() // jobs))  # of which a trial's master uses as many
     start_forkserver(["sweeping.preload"])  # beside this process's own imports
+    del os.environ[CORES]
     from game import describe
     from sweeping.study import Sweep
 
@@ -140,14 +150,6 @@ def prepare(argv: Sequence[str]) -> Sweep:
     )
     if not space:
         raise UsageError(f"{source}: nothing is left to search, as all is given as flags")
-    processes = cores() if base.workers == "auto" else max(1, base.workers or 0)
-    jobs = flags.jobs or max(1, cores() // processes)
-    if flags.jobs and jobs * processes > cores():
-        print(
-            f"warning: --jobs {jobs}: {jobs * processes} processes at once are more than the "
-            f"{cores()} cores, and slow each other down",
-            file=sys.stderr,
-        )
     directory = Path(flags.dir or Path("sweeps") / base.env_name)
     return Sweep(base, space, directory, flags.trials, jobs, flags.sampler_seed)
 
@@ -196,14 +198,31 @@ def read_base(argv: Sequence[str], rest: Sequence[str]) -> tuple[Config, set[str
         config = sources.parse(rest, file)
     given = sources.given(rest)
     for name in REFUSED:
-        if name in given or (name == "restore" and config.restore):
+        if name in given:
             raise UsageError(f"{flag(name)}: is for a single run; leave it out")
+    if config.restore:
+        raise UsageError(
+            f"--config {config.config}: goes on from another run; leave its restore out"
+        )
     if not given.union(file).intersection(BUDGETS):
         raise UsageError(
             "a trial needs a budget: give --max-frames, --max-minutes or --max-gradient-updates"
         )
+    workers = config.workers if "workers" in given else 0
+    if workers == 0 and "rollout_timeout" in given:
+        raise UsageError(
+            f"--rollout-timeout {config.rollout_timeout}: is for worker processes; give --workers, "
+            "too"
+        )
+    # What a file says of a single run is not the trials'.
     config = dataclasses.replace(
-        config, workers=config.workers if "workers" in given else 0, override=False
+        config,
+        workers=workers,
+        rollout_timeout=None if workers == 0 else config.rollout_timeout,
+        override=False,
+        run_dir=None,
+        save_every=None,
+        video_every=None,
     )
     validate(config)
     if config.use_adam or not config.optimizer:  # one way to choose it, which the space knows

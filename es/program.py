@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -14,6 +15,9 @@ def execute(run: Callable[[Interrupts], int]) -> int:
     """Runs a program, which may raise RunError; the result is the exit status."""
     if sys.stdout is None:  # closed by whoever started the program
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the program runs)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # rather a ? than no words, in an ASCII locale
     complaint, interrupts = "", Interrupts()
     try:
         with interrupts:

@@ -18,7 +18,7 @@ import optuna
 
 from es.config import Config
 from es.config.sources import write_toml
-from es.rundir import PROGRESS, write_text
+from es.rundir import PROGRESS, open_new, write_text
 from es.workers.processes import for_helpers
 from sweeping.trial import OUTCOME, SETTINGS, play
 
@@ -58,8 +58,7 @@ class Running:
         self._directory, self._budget = directory, budget(config)
         self._position, self._columns, self._milestone = 0, list[str](), 0
         self._returns: deque[float] = deque(maxlen=MEAN_OF)
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / OUTCOME).unlink(missing_ok=True)
+        open_new(directory).close()  # what a study that is gone has left is moved aside
         write_text(directory / SETTINGS, write_toml(config.saved() | {"silent": True}))
         context = multiprocessing.get_context("forkserver")
         self.process = context.Process(target=play, args=(directory,))
@@ -75,9 +74,10 @@ class Running:
             for milestone in range(self._milestone + 1, reached + 1):
                 self.trial.report(self.mean, milestone)
             self._milestone = max(self._milestone, reached)
-            if not self.pruned and reached < MILESTONES and self.trial.should_prune():
-                self.pruned = True
-                self.interrupt()
+        # Not row by row: a trial that has come to its end is not one to be given up.
+        if not self.pruned and 0 < self._milestone < MILESTONES and self.trial.should_prune():
+            self.pruned = True
+            self.interrupt()
 
     @property
     def mean(self) -> float:
@@ -92,6 +92,11 @@ class Running:
     def interrupt(self) -> None:
         """Has it save its run and end."""
         self.send(signal.SIGINT)
+
+    @property
+    def complete(self) -> bool:
+        """Whether its process has left an outcome."""
+        return (self._directory / OUTCOME).exists()
 
     def outcome(self) -> dict[str, Any]:
         """What its process, which has ended, has left: {} if it was interrupted."""

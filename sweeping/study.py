@@ -171,7 +171,10 @@ def search(
     finally:
         end(running)
         for each in running:
-            _queue_again(study, each.trial)
+            if each.complete:
+                report(_tell(study, each))
+            else:
+                _queue_again(study, each.trial)
 
 
 def _tell(study: optuna.Study, ended: Running) -> FrozenTrial:

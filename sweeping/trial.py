@@ -46,6 +46,7 @@ def play(directory: Path) -> None:
         status = main(["--config", str(directory / SETTINGS), "--run-dir", str(directory)])
         if status > 2:
             sys.exit(status)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all that is left is to tell its value
         outcome = _failure(directory) if status else None
         outcome = outcome or score(directory / LATEST)
     except RunError as error:

@@ -42,7 +42,7 @@ def test_the_files_and_the_table(compare):
     )
     assert (status, err) == (0, "")
     assert sorted(path.name for path in Path("out").iterdir()) == ["c.csv", "c.md", "c.png"]
-    runs = group(load(["1", "2", "3", "a|b [red]"], warn=pytest.fail))
+    runs = group(load(["1", "2", "3", "a|b [red]"], pytest.fail), pytest.fail)
     assert Path("out/c.png").read_bytes() == plotting.png(picture.compare(runs, "episodes", 5))
     with Path("out/c.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

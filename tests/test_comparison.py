@@ -16,7 +16,7 @@ FALLING = [10.0 * value for value in reversed(range(20))]
 
 
 def groups(*directories):
-    return group(load([str(directory) for directory in directories], warn=pytest.fail))
+    return group(load([str(each) for each in directories], pytest.fail), pytest.fail)
 
 
 def labels(*directories):
@@ -53,7 +53,7 @@ def test_runs_that_differ_in_what_changes_no_result_are_one_group():
     differing = [
         {"seed": 1, "optimizer": "adam", "workers": 3, "run_dir": "x"},
         {"seed": 2, "use_adam": True, "silent": True, "target_return": 9.0, "max_minutes": 5.0},
-        {"seed": 2, "optimizer": "adam", "max_gradient_updates": 7, "restore": "y.pth"},
+        {"seed": 3, "optimizer": "adam", "max_gradient_updates": 7},
     ]
     runs = [a_run(str(number), settings=each) for number, each in enumerate(differing)]
     (only,) = groups(*runs)
@@ -82,6 +82,20 @@ def test_runs_that_differ_in_what_changes_no_result_are_one_group():
 def test_a_label_is_what_sets_a_group_apart(settings, expected):
     runs = [a_run(str(number), settings=each) for number, each in enumerate(settings)]
     assert labels(*runs) == expected
+
+
+def test_a_run_that_branched_off_is_no_seed_of_the_other():
+    first, second = a_run("a"), a_run("b", settings={"restore": "a/best.pth", "seed": 1})
+    assert labels(first, second) == ["restore none", "restore a/best.pth"]
+
+
+def test_the_same_seed_counts_once():
+    """As of a run that was repeated, or interrupted and begun anew."""
+    runs = [a_run(str(k), [1.0] * k, {"seed": seed}) for k, seed in ((3, 1), (5, 1), (4, 2))]
+    told: list[str] = []
+    (only,) = group(load([str(each) for each in runs], pytest.fail), told.append)
+    assert [str(run.directory) for run in only.runs] == ["5", "4"]
+    assert told == ["3: has the settings and the seed of 5, and is left out"]
 
 
 def test_runs_without_settings_are_named_after_their_directories(tmp_path):

@@ -149,6 +149,26 @@ def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search
     assert len(study()) == 3
 
 
+def test_what_a_lost_study_has_left_is_moved_aside(search):
+    command = (*CARTPOLE, *space("[sigma]\nchoices = [0.05, 0.1]"), "--dir", "here", "--trials", 1)
+    assert search(*command)[0] == 0
+    first = rows(Path("here/trial-0000"))
+    Path("here/study.db").unlink()
+    status, out, err = search(*command)
+    assert (status, err) == (0, "")
+    assert out.startswith("Trial 0: complete ")
+    assert rows(Path("here/trial-0000.1")) == first
+    assert Path("here/trial-0000/output.txt").exists()
+
+
+def test_what_a_file_says_of_a_single_run_is_not_the_trials(plan):
+    lines = ('run-dir = "old"', "save-every = 1", "video-every = 2", "rollout-timeout = 9.0")
+    Path("base.toml").write_text("\n".join(lines))
+    base = sweep.prepare([*map(str, (*CARTPOLE, *space(LR))), "--config", "base.toml"]).base
+    assert (base.run_dir, base.save_every, base.video_every) == (None, None, None)
+    assert (base.workers, base.rollout_timeout) == (0, None)
+
+
 def test_what_matters_is_drawn(plan):
     command = (*CARTPOLE, *bad_base(), *space(LR), "--dir", "here", "--trials", 9)
     Path("here").mkdir()

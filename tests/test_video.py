@@ -227,7 +227,7 @@ def test_an_interrupt_before_the_first_episode_has_ended_keeps_the_name(program,
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("test.rollout", interrupted)
-        status, out, err = program("--test", "--restore", "run", "--video", "v/out.mp4")
+        status, _, err = program("--test", "--restore", "run", "--video", "v/out.mp4")
     assert (status, err) == (130, "")
     assert os.listdir("v") == ["out-update-1.mp4"]
 

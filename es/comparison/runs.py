@@ -52,12 +52,25 @@ def load(names: Sequence[str], warn: Callable[[str], None]) -> list[Run]:
     return list(runs.values())
 
 
-def group(runs: Sequence[Run]) -> list[Group]:
-    """The groups, in the order of their first runs. One without settings is a group of its own."""
+def group(runs: Sequence[Run], warn: Callable[[str], None]) -> list[Group]:
+    """The groups, in the order of their first runs. One without settings is a group of its own.
+
+    Of runs with the same seed, which are no independent samples, one that has come furthest counts;
+    the others are told to `warn`.
+    """
     groups: dict[str, list[Run]] = {}
     for run in runs:
         key = repr(_identity(run.config)) if run.config else str(run.directory)
         groups.setdefault(key, []).append(run)
+    for key, members in groups.items():
+        furthest: dict[Any, Run] = {}
+        for run in sorted(members, key=lambda run: -run.progress["update"].size):
+            kept = furthest.setdefault(run.config and run.config.seed, run)
+            if kept is not run:
+                again = f"has the settings and the seed of {kept.directory}, and is left out"
+                warn(in_one_line(f"{run.directory}: {again}"))
+        kept_ones = {id(run) for run in furthest.values()}
+        groups[key] = [run for run in members if id(run) in kept_ones]
     firsts = [each[0] for each in groups.values()]
     identities = [_identity(run.config) for run in firsts if run.config]
     differing = [name for name in FIELDS if len({repr(own.get(name)) for own in identities}) > 1]
@@ -117,6 +130,7 @@ def _identity(config: Config) -> dict[str, Any]:
     """The settings that its group shares."""
     values = {name: getattr(config, name) for name in deciding(config)}
     values["optimizer"] = config.optimizer_name  # whichever flag it was chosen with
+    values["restore"] = config.restore  # what it branched off from
     return {name: value for name, value in values.items() if name not in ("seed", "use_adam")}
 
 
@@ -127,5 +141,7 @@ def _words(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return word if value else f"no {word}"
     if isinstance(value, tuple):
-        value = " ".join(map(str, value)) or "none"
+        value = " ".join(map(str, value))
+    if value == "":
+        value = "none"
     return f"{word} {'default' if value is None else value}"

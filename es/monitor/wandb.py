@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ import numpy.typing as npt
 import psutil
 
 from es.errors import UsageError, in_one_line
+from es.workers.processes import python_path
 
 PROJECT = "evolution-strategies"
 MOST_WAITING = 2**26  # bytes that the process has not taken yet
@@ -40,13 +42,14 @@ class WandbReporter:
                 "--wandb: wandb is not installed; pip install -r requirements-extra.txt"
             )
         self._say, self._warn = say, warn
-        self._lost = self._begun = False
+        self._lost, self._folder = False, ""
+        self._temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._waiting = bytearray()
         self._listener = threading.Thread(target=self._listen, name="wandb", daemon=True)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "es.monitor.wandb_process"],
-            cwd=Path(__file__).resolve().parent.parent.parent,
-            env={"WANDB_PROJECT": PROJECT, **os.environ, "WANDB_SILENT": "true"},
+            [sys.executable, "-P", "-m", "es.monitor.wandb_process"],
+            env={"WANDB_PROJECT": PROJECT, **os.environ, "WANDB_SILENT": "true"}
+            | {"PYTHONPATH": python_path(), "TMPDIR": self._temporary.name},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -91,10 +94,10 @@ class WandbReporter:
                     self._hang_up()
                 time.sleep(0.01)
             if self._process.poll() is None:
-                rest = f"send the rest: wandb sync {picture.parent / 'wandb' / 'latest-run'}"
+                rest = f"send the rest: wandb sync {self._folder}"
                 self._warn(
                     f"--wandb: not all was sent in time; {rest}"
-                    if self._begun
+                    if self._folder
                     else "--wandb: nothing was sent, since there was no answer in time"
                 )
         self.kill()
@@ -112,6 +115,7 @@ class WandbReporter:
             self._listener.join()
         assert self._process.stdout is not None
         self._process.stdout.close()
+        self._temporary.cleanup()
 
     def _hang_up(self) -> None:
         assert self._process.stdin is not None
@@ -127,7 +131,7 @@ class WandbReporter:
     def _listen(self) -> None:
         while heard := self._hear():
             if "place" in heard:
-                self._begun = True
+                self._folder = heard["folder"]
                 self._say(in_one_line(f"Weights & Biases: {heard['place']}"))
             else:
                 self._give_up(heard["trouble"])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import wandb
 
 IDENTITY = "wandb/id.txt"  # in the run's directory, so that a run that is carried on goes on there
+INIT_SECONDS = 10.0  # to reach the server, before the run is reported offline
 FINISH_SECONDS = 30.0  # after the master has gone
 
 
@@ -49,8 +50,17 @@ def _complaint() -> str:
         if settings._offline or settings._noop or wandb.login(prompt=False, verify=False):
             return ""
     except Exception as error:
-        return f"{error}"
+        return _in_words(error)
     return "not logged in; run `wandb login`, or set WANDB_MODE=offline"
+
+
+def _in_words(error: Exception) -> str:
+    """An error of wandb's; of a setting that is wrong, which variable it is."""
+    faults = getattr(error, "errors", None)
+    if not callable(faults):
+        return str(error)
+    fault = faults()[0]
+    return f"WANDB_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}"
 
 
 def _begin(replies: IO[str], directory: str, config: dict[str, Any], master: int) -> wandb.Run:
@@ -74,6 +84,7 @@ def _begin(replies: IO[str], directory: str, config: dict[str, Any], master: int
             finish_timeout=FINISH_SECONDS,
             x_stats_pid=master,
             x_transaction_log_flush_interval=1.0,
+            init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", INIT_SECONDS)),
         ),
     }
     trouble = ""
@@ -81,6 +92,7 @@ def _begin(replies: IO[str], directory: str, config: dict[str, Any], master: int
         run = wandb.init(resume="allow", **settings)
     except Exception as error:
         trouble = f"{error}; "
+        wandb.teardown()  # which has the run's id still
         run = wandb.init(mode="offline", **settings)
     if run.disabled:
         place = "disabled"
@@ -88,7 +100,7 @@ def _begin(replies: IO[str], directory: str, config: dict[str, Any], master: int
         place = f"{trouble}offline; send it later: wandb sync {Path(run.dir).parent}"
     else:
         place = run.url or "online"
-    _say(replies, place=place)
+    _say(replies, place=place, folder=str(Path(run.dir).parent))
     return run
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from es.errors import UsageError
 
 OPEN_FILES = 8192  # enough for two thousand workers, and less than any system's ceiling
+CORES = "ES_CORES"  # the variable that says how many cores are to be used, where not all are
 PRELOAD = "ES_PRELOAD"  # the variable that names the environment whose simulator is preloaded
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
@@ -25,6 +26,8 @@ TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def cores() -> int:
     """The number of processor cores this process may use."""
+    if chosen := os.environ.get(CORES):
+        return int(chosen)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
