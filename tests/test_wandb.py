@@ -116,6 +116,25 @@ def test_what_is_missing_is_said_before_anything_is_written(program, monkeypatch
 
 
 @needs_wandb
+def test_a_server_that_cannot_be_reached_leaves_reports_to_be_sent_later(program, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", 40 * "x")
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_INIT_TIMEOUT", "1")
+    out = program.train("--max-gradient-updates", 2, "--wandb")
+    (run,) = RUN.glob("wandb/offline-run-*")
+    assert f"offline; send it later: wandb sync {run.resolve()}" in out
+    assert sorted(history(run)[0]) == [1, 2]
+
+
+@needs_wandb
+def test_a_setting_of_wandb_that_is_wrong_is_named(program, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "nonsense")
+    status, out, err = program(*CARTPOLE, "--workers", 0, "--max-gradient-updates", 1, "--wandb")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: --wandb: WANDB_MODE: ")
+
+
+@needs_wandb
 def test_a_run_outlives_its_reports(program, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     begin = WandbReporter.begin
