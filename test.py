@@ -127,7 +127,7 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
 def _save(
     video: Video, path: Path, interrupts: Interrupts, say: Callable[[str], None]
 ) -> Interrupted | None:
-    """Makes the file of a video: as an MP4, if the user does not wait for a GIF to be made."""
+    """Makes the file of a video: beside it, as an MP4, if the user does not wait for a GIF."""
     interrupted = None
     if not video.frames:
         video.discard()
@@ -136,7 +136,8 @@ def _save(
         with interrupts.allowed():
             video.save(path)
     except Interrupted as early:
-        interrupted, path = early, path.with_suffix(".mp4")
+        interrupted = early
+        path = path if path.suffix.lower() == ".mp4" else path.with_name(f"{path.name}.mp4")
         video.save(path)
     say(f"Recorded {path}: {video.frames} frames, {video.seconds:.1f} s")
     return interrupted
@@ -146,7 +147,7 @@ def _make(
     config: Config, environment: dict[str, Any], update: int | None, several: bool
 ) -> tuple[gymnasium.Env, Video | None]:
     """The environment as it is to be watched, and the video that it is recorded in, if it is."""
-    if config.no_render or config.json:
+    if config.video is None and (config.no_render or config.json):
         return make_env(environment), None
     drawn = make_drawn(environment, "to play it unseen give --no-render")
     speed = frames_per_second(drawn, environment["frame_skip"])

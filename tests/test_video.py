@@ -66,7 +66,9 @@ def test_every_step_is_a_frame_at_the_environments_speed(program, checkpoint):
 
 
 def test_the_same_episodes_are_recorded_as_are_played_unseen(program, checkpoint):
-    recorded = program("--test", "--restore", checkpoint, "--video", "a.mp4", "--episodes", 2)[1]
+    record = ("--video", "a.mp4", "--no-render")  # which only says that no window is wanted
+    recorded = program("--test", "--restore", checkpoint, *record, "--episodes", 2)[1]
+    assert Path("a.mp4").exists()
     unseen = program("--test", "--restore", checkpoint, "--no-render", "--episodes", 2)[1]
     assert rewards(recorded) == rewards(unseen)
 
@@ -184,8 +186,8 @@ def test_an_interrupt_while_a_gif_is_made_leaves_the_video(program, checkpoint, 
     monkeypatch.setattr(video, "convert", interrupted)
     status, out, err = program("--test", "--restore", checkpoint, "--video", "out.gif")
     assert (status, err) == (130, "")
-    assert "Recorded out.mp4: " in out
-    assert len(decoded("out.mp4")[0]) > 2
+    assert "Recorded out.gif.mp4: " in out
+    assert len(decoded("out.gif.mp4")[0]) > 2
     assert not Path("out.gif").exists()
     assert not [name for name in os.listdir() if "recording" in name]
 
