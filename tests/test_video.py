@@ -317,7 +317,7 @@ def test_what_could_not_be_recorded_is_told_and_tried_again(program):
     run = ("--restore", RUN / "latest.pth", "--workers", 0, "--video-every", 100)
     status, _, err = program(*run, "--max-gradient-updates", 3)
     assert status == 0
-    assert err.startswith(f"warning: {folder}: 1 episodes could not be recorded (error: --video ")
+    assert err.startswith(f"warning: {folder}: 1 episode could not be recorded (error: --video ")
     assert "it is a directory" in err
     assert err.count("\n") == 1
     (folder / "update-2.mp4").rmdir()

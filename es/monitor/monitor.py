@@ -152,7 +152,7 @@ class Monitor:
         if (count := recorder.waiting()) and not hurried():
             self.console.say(f"Recording the last videos ({count}); Ctrl-C leaves them ...")
         recorder.close(lambda: 0.0 if hurried() else math.inf)
-        if count := recorder.waiting():
+        if hurried() and (count := recorder.waiting()):
             self.console.say(f"Videos left to be recorded when the run is carried on: {count}")
 
     def _show_curve(self) -> None:

@@ -10,6 +10,7 @@ from es.checkpoint import Checkpoint
 from es.errors import in_one_line
 from es.monitor.helper import HelperProcess
 from es.rundir import VIDEOS
+from es.workers.interface import counted
 
 MOST_WAITING = 20  # recording takes seconds, and an update may take none
 LOG = "recorder.log"
@@ -55,11 +56,15 @@ class VideoRecorder:
         for leftover in self._folder.glob(RECORDINGS):  # where it was not waited for
             leftover.unlink(missing_ok=True)
         if (count := self.waiting()) and patience() > 0:
-            self._warn(f"{self._folder}: {count} episodes could not be recorded ({self._reason()})")
+            self._warn(
+                f"{self._folder}: {counted(count, 'episode')} could not be recorded "
+                f"({self._reason()}): tried again when the run is carried on"
+            )
         else:
             self._log.unlink(missing_ok=True)
 
     def _reason(self) -> str:
         words = self._log.read_text(errors="replace").strip() if self._log.exists() else ""
-        ending = f"{self._module} has ended with status {self._helper.ending}"
-        return in_one_line(words.rpartition("\n")[2] or ending)
+        if self._helper.ending:
+            words = words or f"{self._module} has ended with status {self._helper.ending}"
+        return in_one_line(words.rpartition("\n")[2] or "is the disk full?")
