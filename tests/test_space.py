@@ -8,6 +8,7 @@ import sweep
 from es.config import Config
 from es.errors import UsageError
 from sweeping.space import Choices, Range, Space, fitted, read_space, settings
+from tests.sweeps import CARTPOLE, LR, run, space
 
 
 def test_a_space_is_read():
@@ -72,3 +73,30 @@ def test_a_linear_policy_is_tried_without_activation():
     assert (linear.hidden_sizes, linear.activation) == ((), "selu")
     hidden = settings(searched, Config(), {"hidden_sizes": "[16]", "activation": "tanh"})
     assert (hidden.hidden_sizes, hidden.activation) == ((16,), "tanh")
+
+
+def test_what_a_file_says_of_a_single_run_is_not_the_trials(monkeypatch):
+    monkeypatch.setattr(sweep, "start_forkserver", lambda preload: None)
+    lines = ('run-dir = "old"', "save-every = 1", "video-every = 2", "rollout-timeout = 9.0")
+    Path("base.toml").write_text("\n".join(lines))
+    base = sweep.prepare([*map(str, (*CARTPOLE, *space(LR))), "--config", "base.toml"]).base
+    assert (base.run_dir, base.save_every, base.video_every) == (None, None, None)
+    assert (base.workers, base.rollout_timeout) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[lrr]\nchoices = [1.0]", "unknown setting 'lrr'"),
+        ("[n]\nlow = 10\nhigh = 100", "--n 11: must be an even number"),
+        ("[vbn]\nchoices = [true, false]", "--vbn: is for the Convnet-LSTM"),
+    ],
+)
+def test_a_space_that_cannot_be_searched_is_one_line(capfd, monkeypatch, text, words):
+    monkeypatch.setattr(sweep, "start_forkserver", lambda preload: None)
+    status, out, err = run(capfd, *CARTPOLE, *space(text))
+    assert (status, out) == (2, "")
+    assert err.startswith("error: --space space.toml: ")
+    assert words in err
+    assert err.count("\n") == 1
+    assert os.listdir() == ["space.toml"]

@@ -43,23 +43,6 @@ def plan(capfd, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[lrr]\nchoices = [1.0]", "unknown setting 'lrr'"),
-        ("[n]\nlow = 10\nhigh = 100", "--n 11: must be an even number"),
-        ("[vbn]\nchoices = [true, false]", "--vbn: is for the Convnet-LSTM"),
-    ],
-)
-def test_a_space_that_cannot_be_searched_is_one_line(plan, text, words):
-    status, out, err = plan(*CARTPOLE, *space(text))
-    assert (status, out) == (2, "")
-    assert err.startswith("error: --space space.toml: ")
-    assert words in err
-    assert err.count("\n") == 1
-    assert os.listdir() == ["space.toml"]
-
-
-@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ("--env-name CartPole-v1", "a trial needs a budget: give --max-frames"),
@@ -159,14 +142,6 @@ def test_what_a_lost_study_has_left_is_moved_aside(search):
     assert out.startswith("Trial 0: complete ")
     assert rows(Path("here/trial-0000.1")) == first
     assert Path("here/trial-0000/output.txt").exists()
-
-
-def test_what_a_file_says_of_a_single_run_is_not_the_trials(plan):
-    lines = ('run-dir = "old"', "save-every = 1", "video-every = 2", "rollout-timeout = 9.0")
-    Path("base.toml").write_text("\n".join(lines))
-    base = sweep.prepare([*map(str, (*CARTPOLE, *space(LR))), "--config", "base.toml"]).base
-    assert (base.run_dir, base.save_every, base.video_every) == (None, None, None)
-    assert (base.workers, base.rollout_timeout) == (0, None)
 
 
 def test_what_matters_is_drawn(plan):
