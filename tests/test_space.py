@@ -1,5 +1,6 @@
 """What a sweep searches."""
 
+import os
 from pathlib import Path
 
 import pytest
