@@ -44,8 +44,8 @@ CARTPOLE = ("--small-net", "--env-name", "CartPole-v1", "--n", "4", "--seed", "1
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two more than there are cores: many tests wait for processes to start."""
-    return cores() + 2
+    """One more than there are cores: many tests wait for processes to start."""
+    return cores() + 1
 
 
 @pytest.fixture(autouse=True)

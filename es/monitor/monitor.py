@@ -29,7 +29,7 @@ from es.monitor.wandb import WandbReporter
 from es.rundir import BEST, CURVE, LATEST, PROGRESS, VIDEOS, RunDir
 from es.writer import BackgroundWriter
 
-PICTURE_SECONDS, HURRIED_SECONDS = 20.0, 1.5  # to wait for the last one
+PICTURE_SECONDS, HURRIED_SECONDS = 20.0, 2.2  # to wait for the last one
 LEAST_SECONDS = 0.5  # for the last reports, however long the picture took
 
 
