@@ -23,21 +23,27 @@ PREVIEW_WIDTH, PREVIEW_SPEED, PREVIEW_SECONDS = 240, 15.0, 20.0  # in TensorBoar
 def main(run: Path, env_name: str) -> None:
     """Records whenever it is woken."""
     os.nice(19)  # the workers go first
-    folder, failed = run / VIDEOS, set[Path]()
+    folder, begun = run / VIDEOS, set[Path]()
     events: EventFile | None = None
     for leftover in folder.glob(RECORDINGS):  # of a process that was killed
         leftover.unlink()
     for _ in woken():
-        while found := sorted({*folder.glob(SNAPSHOTS)} - failed, key=_age):
+        while found := sorted({*folder.glob(SNAPSHOTS)} - begun, key=_age):
             # Those that were begun before come last, since they may have ended the process.
             update = _age(found[0])[1]
             video = folder / f"update-{update}.mp4"
             snapshot = found[0].replace(folder / f".update-{update}{TRIED}")
-            failed.add(snapshot)
-            if record(snapshot, video, env_name):
-                snapshot.unlink()
+            begun.add(snapshot)
+            if not record(snapshot, video, env_name):
+                continue
+            snapshot.unlink()
+            try:
                 events = events or EventFile(folder, update - 1)
                 add_preview(events, video, update)
+            except OSError as error:  # the video itself is there, and others wait
+                print(f"error: {video}: is not shown by TensorBoard ({error})", file=sys.stderr)
+    if events:
+        events.close()
 
 
 def record(snapshot: Path, video: Path, env_name: str) -> bool:

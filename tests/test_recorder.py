@@ -5,6 +5,7 @@ from pathlib import Path
 
 from PIL.GifImagePlugin import GifImageFile
 
+import recorder
 from es.monitor.helper import HelperProcess
 from es.monitor.videos import VideoRecorder
 from tests.conftest import RUN, all_gone, read, run_python, wait_until
@@ -39,12 +40,12 @@ def test_what_cannot_be_recorded_in_time_is_left_out(program, tmp_path, monkeypa
     monkeypatch.setattr(HelperProcess, "wake", lambda helper: woken.append(helper))
     program.train("--max-gradient-updates", 1)
     checkpoint = read(RUN / "latest.pth")
-    recorder = VideoRecorder(tmp_path, "recorder", "CartPole-v1", told.append)
+    videos = VideoRecorder(tmp_path, "recorder", "CartPole-v1", told.append)
     assert not woken
     for update in range(25):
         counters = checkpoint.counters._replace(update=update)
-        recorder.record(checkpoint._replace(counters=counters))
-    assert (len(woken), recorder.waiting(), len(told)) == (20, 20, 1)
+        videos.record(checkpoint._replace(counters=counters))
+    assert (len(woken), videos.waiting(), len(told)) == (20, 20, 1)
     assert "--video-every" in told[0]
     VideoRecorder(tmp_path, "recorder", "CartPole-v1", told.append)
     assert len(woken) == 21
@@ -105,3 +106,27 @@ def previews(folder):
         for event in EventFileLoader(str(path)).Load():
             for value in event.summary.value:
                 yield event.step, value.tensor.string_val[2]
+
+
+def test_a_preview_that_cannot_be_made_holds_up_no_other_video(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    for update in (2, 10):
+        (folder / f".update-{update}.pth").touch()
+    recorded: list[str] = []
+
+    def record(snapshot, video, env_name):
+        recorded.append(video.name)
+        return True
+
+    def full(events, video, update):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("os.nice", lambda increment: None)
+    monkeypatch.setattr(recorder, "woken", lambda: [None])
+    monkeypatch.setattr(recorder, "record", record)
+    monkeypatch.setattr(recorder, "add_preview", full)
+    recorder.main(tmp_path, "CartPole-v1")
+    assert recorded == ["update-2.mp4", "update-10.mp4"]
+    assert not list(folder.glob(".*"))
+    assert capsys.readouterr().err.count("No space left on device") == 2

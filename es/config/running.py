@@ -71,7 +71,10 @@ class Running:
         saved=False,
     )
     ray_timeout: float = run(
-        120.0, help="End when Ray had no worker for so many seconds.", check=POSITIVE, saved=False
+        120.0,
+        help="End when the cluster has had no worker for so many seconds.",
+        check=POSITIVE,
+        saved=False,
     )
     run_dir: str | None = run(
         None, help="Directory of the run.", check=NOT_EMPTY, shown="checkpoints/<env-name>"

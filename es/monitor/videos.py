@@ -44,7 +44,7 @@ class VideoRecorder:
             self._helper.wake()
         elif not self._told:
             self._told = True
-            self._warn("recording is slower than --video-every asks for: videos are left out")
+            self._warn("too many episodes wait to be recorded (--video-every): videos are left out")
 
     def waiting(self) -> int:
         """How many snapshots are not recorded yet."""
