@@ -23,6 +23,10 @@ import psutil
 import pytest
 import torch
 
+# The kernels are compiled here if they are not yet, so that no test's program has to say so.
+import es.kernels.convolutions
+import es.kernels.images
+import es.kernels.packing  # noqa: F401
 from es.checkpoint import Checkpoint, load
 from es.monitor.curve import CurvePainter
 from es.rollout import Recipe

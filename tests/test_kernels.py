@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from es.kernels import compiling, convolutions, images, layers, packing
+from es.kernels import convolutions, images, layers, packing
 from es.kernels.convolutions import CHANNELS
 from es.kernels.packing import aligned, packed_size, padded, whole_panels
 from tests.conftest import run_python
@@ -144,26 +144,57 @@ print(digest.hexdigest())
 """
 
 
-def test_kernels_are_compiled_once_for_all_runs_and_the_user_is_told(tmp_path):
+QUICK = """
+import numpy
+from es.kernels import compiling
+compiling.PATIENCE = 0.1
+from es.kernels import images
+print(images.__file__)
+"""
+
+
+def copy_of_es(folder):
+    """The kernels with nothing compiled."""
+    shutil.copytree(FOLDER / "es", folder / "es", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_kernels_are_compiled_once_and_the_user_is_told_and_a_damaged_cache_is_no_obstacle(
+    tmp_path,
+):
     first, second = (run_python(PROGRAM, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
     assert first.stdout.count("Compiling the policies' inner loops") == 1
     assert first.stdout.splitlines()[1:] == second.stdout.splitlines()
-    assert (first.stderr, second.stderr) == ("", "")
-
-
-def test_a_damaged_cache_is_no_obstacle(tmp_path):
-    expected = run_python(PROGRAM, NUMBA_CACHE_DIR=str(tmp_path)).stdout.splitlines()[-1]
     for path in tmp_path.glob("**/*dense*.nb?"):
         path.write_bytes(path.read_bytes()[:20] if path.suffix == ".nbc" else b"")
-    result = run_python(PROGRAM, NUMBA_CACHE_DIR=str(tmp_path))
-    assert (result.stdout.splitlines()[-1], result.stderr) == (expected, "")
+    third = run_python(PROGRAM, NUMBA_CACHE_DIR=str(tmp_path))
+    assert third.stdout.splitlines()[-1] == second.stdout.splitlines()[-1]
+    assert (first.stderr, second.stderr, third.stderr) == ("", "", "")
 
 
-def test_a_held_lock_delays_but_does_not_stop():
-    with open(compiling.__file__, "rb") as file:
+def test_copies_share_what_is_compiled_until_one_is_changed(tmp_path):
+    cache, copy = tmp_path / "cache", copy_of_es(tmp_path)
+
+    def compiled_after_a_run(folder):
+        assert run_python(QUICK, folder, NUMBA_CACHE_DIR=str(cache)).returncode == 0
+        return {(path, path.stat().st_mtime_ns) for path in cache.glob("**/*.nbc")}
+
+    here = compiled_after_a_run(FOLDER)
+    assert here
+    assert compiled_after_a_run(copy) == here
+    with (copy / "es/kernels/images.py").open("a") as file:
+        file.write("# changed\n")
+    assert len(compiled_after_a_run(copy)) == 2 * len(here)
+    assert compiled_after_a_run(FOLDER) > here
+
+
+def test_a_held_lock_delays_but_does_not_stop(tmp_path):
+    Path(tmp_path, "es-kernels").mkdir()
+    with Path(tmp_path, "es-kernels/lock").open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        impatient = PROGRAM.replace("compiling.notify = print", "compiling.PATIENCE = 0.1")
-        assert len(run_python(impatient).stdout) == 65
+        result = run_python(QUICK, NUMBA_CACHE_DIR=str(tmp_path))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert list(tmp_path.glob("**/*.nbc"))
 
 
 def test_outputs_do_not_depend_on_the_width_of_vector_units(tmp_path):
@@ -177,19 +208,18 @@ def test_outputs_do_not_depend_on_the_width_of_vector_units(tmp_path):
     assert older.splitlines()[-1] == here.splitlines()[-1]
 
 
-def test_kernels_work_where_nothing_can_be_cached(tmp_path):
-    """Sources and home without write permission; a superuser is not held back by those, so the
+@pytest.mark.parametrize("writable", [True, False])
+def test_kernels_work_without_the_users_cache_and_where_nothing_can_be_cached(tmp_path, writable):
+    """Home, and sources, without write permission; a superuser is not held back by those, so the
     cache's folders are files here."""
-    shutil.copytree(FOLDER / "es", tmp_path / "es", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("es/kernels/__pycache__", "cache"):
-        (tmp_path / name).touch()
-    program = "import numpy, es.kernels.packing as l; print(l.__file__, l.aligned(3).sum())"
+    beside = copy_of_es(tmp_path) / "es/kernels/__pycache__"
+    (tmp_path / "cache").touch()
+    if not writable:
+        beside.touch()
+    folder = str(tmp_path / "cache")
     result = run_python(
-        program,
-        cwd=tmp_path,
-        HOME=str(tmp_path / "cache"),
-        XDG_CACHE_HOME=str(tmp_path / "cache"),
-        PYTHONPATH=str(tmp_path),
+        QUICK, tmp_path, HOME=folder, XDG_CACHE_HOME=folder, PYTHONPATH=str(tmp_path)
     )
     assert result.stderr == ""
     assert result.stdout.startswith(str(tmp_path / "es"))
+    assert bool([*tmp_path.glob("**/*.nbc")]) == writable

@@ -1,24 +1,51 @@
 """How kernels are compiled: once, when their module is imported, and cached for later processes.
 
-The cache lies beside the sources, or else in the user's cache folder; where neither can be written
+The cache lies in the user's cache folder, or else beside the sources; where neither can be written
 to, every process that imports the kernels compiles them.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numba
+from numba.core.caching import UserWideCacheLocator
+from numba.misc.appdirs import AppDirs
 
+NUMBA: Any = numba.config
+CACHE = Path(
+    NUMBA.CACHE_DIR or AppDirs(appname="numba", appauthor=False).user_cache_dir, "es-kernels"
+)
 SLOW = 1.0  # seconds after which the user is told
 PATIENCE = 20.0  # seconds to wait for others, who may be suspended; the lock only saves work
 
 notify: Callable[[str], None] | None = None  # shows a line to the user
 _seconds = 0.0
+
+
+class ContentLocator(UserWideCacheLocator):
+    """Where Numba caches what it compiles: a folder for what a file says, wherever it lies.
+
+    So that all copies of the project share it, as those that Ray unpacks on its nodes do.
+    """
+
+    def __init__(self, function: Any, file: str) -> None:
+        super().__init__(function, file)
+        source = f"{numba.__version__}\0".encode() + Path(file).read_bytes()
+        self._folder = CACHE / hashlib.sha256(source).hexdigest()[:32]
+
+    def get_cache_path(self) -> str:
+        """What Numba asks for."""
+        return str(self._folder)
+
+
+LOCATORS = f"{__name__}.{ContentLocator.__name__},InTreeCacheLocator"
 
 
 def compiler(**options: Any) -> Callable[..., Callable[[Callable[..., Any]], Any]]:
@@ -36,7 +63,7 @@ def compiler(**options: Any) -> Callable[..., Callable[[Callable[..., Any]], Any
                 return numba.njit(**options, **more)(function)
             start = time.monotonic()
             try:
-                with _one_process_at_a_time():
+                with _one_process_at_a_time(), _own_cache():
                     start = time.monotonic()
                     result = numba.njit(list(signatures), cache=True, **options)(function)
                 if not result.stats.cache_misses:
@@ -54,12 +81,24 @@ def compiler(**options: Any) -> Callable[..., Callable[[Callable[..., Any]], Any
 @contextmanager
 def _one_process_at_a_time() -> Iterator[None]:
     """Who waits here while another process compiles finds the result in the cache."""
-    with open(__file__, "rb") as file:
-        with suppress(OSError):  # not every file system has locks
+    with ExitStack() as stack:
+        with suppress(OSError):  # not every file system has locks, or can be written to
+            CACHE.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(Path(CACHE, "lock").open("ab"))
             while not _locked(file) and _seconds < PATIENCE:
                 _spend(0.01)
                 time.sleep(0.01)
         yield
+
+
+@contextmanager
+def _own_cache() -> Iterator[None]:
+    """Other people's functions, as those of an environment, are cached as they are used to."""
+    before, NUMBA.CACHE_LOCATOR_CLASSES = NUMBA.CACHE_LOCATOR_CLASSES, LOCATORS
+    try:
+        yield
+    finally:
+        NUMBA.CACHE_LOCATOR_CLASSES = before
 
 
 def _locked(file: BinaryIO) -> bool:
