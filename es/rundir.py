@@ -59,7 +59,8 @@ def writable(path: Path, named: str = "--run-dir") -> Iterator[None]:
         reason = getattr(error, "strerror", None) or error
         full = getattr(error, "errno", None) in FULL
         remedy = "make room, and try again" if full else "choose another directory"
-        where = getattr(error, "filename", None) or path
+        # The second name is what was to be replaced, where one file was to replace another.
+        where = getattr(error, "filename2", None) or getattr(error, "filename", None) or path
         which = "" if str(where) == str(path) else f"{where}: "
         raise UsageError(
             f"{named} {path}: cannot be written ({which}{reason}); {remedy}"

@@ -121,11 +121,13 @@ def test_a_run_in_a_folder_that_has_just_begun_is_left_out(compare):
         ("good --output", "--output: a string must follow"),
         ("good --output=", "--output : must be the name of files"),
         ("good --output file/out", "--output file/out: cannot be written ("),
+        ("good --output taken", "--output taken: cannot be written (taken.png: Is a directory)"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_written(compare, arguments, words):
     Path("file").write_text("")
     Path("folder").mkdir()
+    Path("taken.png").mkdir()
     a_run("good")
     a_run("empty", [])
     a_run("falling", episodes=[8, 4])

@@ -35,11 +35,9 @@ def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, monkeypatch):
     ]
     assert listening
     assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
-    before = time.monotonic()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
-    assert time.monotonic() - before < 30
     wait_until(lambda: all_gone(pids))
     # All but what torch makes when it is imported.
     assert all(path.name.startswith("torchinductor_") for path in Path(folder).iterdir())

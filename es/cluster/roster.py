@@ -98,9 +98,10 @@ class Roster:
         if self.ready:
             self._alone_since = now
         elif now - self._alone_since > self._timeout:
+            nodes = counted(len(self._nodes), "node")
+            unknown = f"{nodes} with CPUs, where none is free or the workers are still starting"
             raise ClusterError(
-                f"no worker for {self._timeout:g} s (--ray-timeout); "
-                + (self._cause or f"{len(self._nodes)} nodes, whose CPUs may be in use")
+                f"no worker for {self._timeout:g} s (--ray-timeout); {self._cause or unknown}"
             )
 
     def answers(self, patience: float) -> list[tuple[Member, Report] | Lost]:
