@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from es.checkpoint import Checkpoint, Counters
 from es.config import FIELDS, Config
 from es.errors import RunError
-from es.interrupts import Interrupted
-from es.monitor.console import command
+from es.interrupts import Interrupted, Interrupts
+from es.monitor.console import Console, command
 from es.monitor.live import Course
-from es.rundir import LATEST
+from es.monitor.videos import VideoRecorder, finish, waiting
+from es.rundir import LATEST, open_existing
 from game import scored_alike
+
+RECORDER = "recorder"  # the module that makes the videos of --video-every
 
 
 def evaluation_due(config: Config, counters: Counters) -> bool:
@@ -53,6 +57,21 @@ def target_met(config: Config, ours: Checkpoint) -> str | None:
     if not scored_alike(config, ours):
         return None
     return f"a mean return of {solved['mean']:.2f} (--target-return)"
+
+
+def finished_already(config: Config, met: str, interrupts: Interrupts) -> int:
+    """Says so, after what such a run may have left undone; the result is the exit status.
+
+    met: the ending condition. Raises UsageError where another process works on the run.
+    """
+    console, checkpoint = Console(silent=config.silent), Path(config.restore)
+    if checkpoint.name == LATEST and waiting(checkpoint.parent):
+        with closing(open_existing(checkpoint.parent, "--restore")) as directory:
+            interrupts.defer()
+            recorder = VideoRecorder(directory, RECORDER, config.env_name, console.warn)
+            finish(recorder, console, lambda: interrupts.received is not None)
+    console.close(f"Finished already: the run of {config.restore} has come to {met}.")
+    return 0
 
 
 def again(config: Config, checkpoint: Path, *flags: str) -> str:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ending import RECORDER
 from es import rundir
 from es.checkpoint import Checkpoint, Counters, load
 from es.config import Config
@@ -102,7 +103,7 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
             counters=counters,
             target=config.target_return,
             settings=config.hyperparameters(),
-            recorder=("recorder", config.env_name) if config.video_every else None,
+            recorder=(RECORDER, config.env_name) if config.video_every else None,
             wandb=wandb,
         )
     if wandb:

@@ -38,7 +38,7 @@ def main(run: Path, env_name: str) -> None:
                 continue
             snapshot.unlink()
             try:
-                events = events or EventFile(folder, update - 1)
+                events = events or EventFile(folder)
                 add_preview(events, video, update)
             except OSError as error:  # the video itself is there, and others wait
                 print(f"error: {video}: is not shown by TensorBoard ({error})", file=sys.stderr)

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from ending import again, conclude, course, ending, evaluation_due, target_met
+from ending import again, conclude, course, ending, evaluation_due, finished_already, target_met
 from es import rundir
 from es.batch import Batch, mean_and_std, put_together
 from es.caps import adaptive_cap, variable_cap
@@ -32,8 +32,7 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     if isinstance(restored, Checkpoint) and not evaluation_due(config, restored.counters):
         met = target_met(config, restored) or ending(config, restored.counters)
         if met:
-            print(f"Finished already: the run of {config.restore} has come to {met}.")
-            return 0
+            return finished_already(config, met, interrupts)
     console = Console(silent=config.silent)
     with ExitStack() as stack:
         stack.callback(console.close)

@@ -1,13 +1,17 @@
 """Videos that are made beside the training."""
 
 import io
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 from PIL.GifImagePlugin import GifImageFile
 
 import recorder
+from es.monitor.events import EventFile
 from es.monitor.helper import HelperProcess
 from es.monitor.videos import VideoRecorder
+from es.rundir import open_existing
 from tests.conftest import RUN, all_gone, read, run_python, wait_until
 from tests.records import write_progress
 from tests.test_video import decoded, differing
@@ -33,22 +37,60 @@ def test_videos_are_made_in_training_and_those_that_a_killed_run_has_left(progra
             assert gif.n_frames > 2
 
 
-def test_what_cannot_be_recorded_in_time_is_left_out(program, tmp_path, monkeypatch):
+@pytest.fixture
+def run(tmp_path):
+    """The directory of a run."""
+    with closing(open_existing(tmp_path / "run")) as directory:
+        yield directory
+
+
+def test_what_cannot_be_recorded_in_time_is_left_out(program, run, monkeypatch):
     """And what waits is recorded first by the next process."""
     woken: list[HelperProcess] = []
     told: list[str] = []
     monkeypatch.setattr(HelperProcess, "wake", lambda helper: woken.append(helper))
     program.train("--max-gradient-updates", 1)
     checkpoint = read(RUN / "latest.pth")
-    videos = VideoRecorder(tmp_path, "recorder", "CartPole-v1", told.append)
+    videos = VideoRecorder(run, "recorder", "CartPole-v1", told.append)
     assert not woken
     for update in range(25):
         counters = checkpoint.counters._replace(update=update)
         videos.record(checkpoint._replace(counters=counters))
     assert (len(woken), videos.waiting(), len(told)) == (20, 20, 1)
     assert "--video-every" in told[0]
-    VideoRecorder(tmp_path, "recorder", "CartPole-v1", told.append)
+    VideoRecorder(run, "recorder", "CartPole-v1", told.append)
     assert len(woken) == 21
+
+
+def test_nothing_is_recorded_into_a_run_that_has_taken_the_place_of_this_one(
+    program, run, monkeypatch
+):
+    monkeypatch.setattr(HelperProcess, "wake", lambda helper: None)
+    program.train("--max-gradient-updates", 1)
+    checkpoint, told = read(RUN / "latest.pth"), list[str]()
+    videos = VideoRecorder(run, "recorder", "CartPole-v1", told.append)
+    run.path.rename(run.path.with_name("away"))
+    folder = run.path / "videos"
+    folder.mkdir(parents=True)
+    theirs = [folder / ".update-8.recording.mp4", folder / ".update-9.pth"]
+    for path in (*theirs, run.path / ".lock"):
+        path.touch()
+    with pytest.raises(OSError, match="moved, deleted or replaced"):
+        videos.record(checkpoint)
+    assert videos.waiting() == 0
+    videos.close(lambda: 60.0)
+    assert sorted(folder.iterdir()) == theirs
+    assert not told
+
+
+def test_a_video_that_tensorboard_does_not_show_is_told_of(run):
+    told: list[str] = []
+    videos = VideoRecorder(run, "recorder", "CartPole-v1", told.append)
+    log = run.path / "videos/recorder.log"
+    log.write_text("error: videos/update-2.mp4: is not shown by TensorBoard (full)\n")
+    videos.close(lambda: 60.0)
+    assert told == ["videos/update-2.mp4: is not shown by TensorBoard (full)"]
+    assert not log.exists()
 
 
 HELPED = """
@@ -71,7 +113,10 @@ def test_a_helper_ends_with_a_master_that_is_killed(tmp_path):
 
 
 def test_what_could_not_be_recorded_is_told_and_tried_again(program):
-    """As on a full disk, for which a directory of the video's name stands."""
+    """As on a full disk, for which a directory of the video's name stands.
+
+    It is tried again even if the run is at its end.
+    """
     program.train("--max-gradient-updates", 2)
     folder = RUN / "videos"
     (folder / "update-2.mp4").mkdir(parents=True)
@@ -83,8 +128,10 @@ def test_what_could_not_be_recorded_is_told_and_tried_again(program):
     assert "it is a directory" in err
     assert err.count("\n") == 1
     (folder / "update-2.mp4").rmdir()
-    status, _, err = program(*run, "--max-gradient-updates", 4)
+    status, out, err = program(*run, "--max-gradient-updates", 3)
     assert (status, err) == (0, "")
+    assert out.startswith("Recording the last videos (1); ")
+    assert "Finished already: " in out
     assert sorted(path.name for path in folder.glob("[!e]*")) == ["update-2.mp4"]
     assert not list(folder.glob(".*"))
 
@@ -106,6 +153,23 @@ def previews(folder):
         for event in EventFileLoader(str(path)).Load():
             for value in event.summary.value:
                 yield event.step, value.tensor.string_val[2]
+
+
+def test_what_is_recorded_late_leaves_newer_previews(tmp_path, monkeypatch):
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    (folder / ".update-2.tried.pth").touch()
+    gif = b"GIF89a\x01\x00\x01\x00"
+    events = EventFile(folder)
+    events.add_image("episode", gif, 10)
+    events.flush()
+    events.close()
+    monkeypatch.setattr("os.nice", lambda increment: None)
+    monkeypatch.setattr(recorder, "woken", lambda: [None])
+    monkeypatch.setattr(recorder, "record", lambda snapshot, video, env_name: True)
+    monkeypatch.setattr("render.video.convert", lambda video, made, *how: made.write_bytes(gif))
+    recorder.main(tmp_path, "CartPole-v1")
+    assert sorted(previews(folder)) == [(2, gif), (10, gif)]
 
 
 def test_a_preview_that_cannot_be_made_holds_up_no_other_video(tmp_path, monkeypatch, capsys):

@@ -1,1 +1,1 @@
-"""What a run reports: console, progress.csv, TensorBoard and the learning curve."""
+"""What a run reports: console, progress.csv, TensorBoard, learning curve, videos, W&B."""

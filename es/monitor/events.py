@@ -37,22 +37,24 @@ class EventFile:
     """A new event file in `directory`, which TensorBoard takes for a run of that name.
 
     step: the last one that the files already there may hold; later ones are dropped from them,
-    since the run that is carried on writes them again. last: the same by tag, where they differ.
-    What is added is in memory, and `flush` writes it. Raises OSError.
+    since the run that is carried on writes them again. None: they are left as they are. last: the
+    same by tag, where they differ. What is added is in memory, and `flush` writes it. Raises
+    OSError.
     """
 
-    def __init__(self, directory: Path, step: int, last: Last | None = None) -> None:
+    def __init__(self, directory: Path, step: int | None = None, last: Last | None = None) -> None:
         self._trial = f"{directory.name} {datetime.now():%Y-%m-%d %H:%M:%S.%f}"
-        for path in directory.glob(f"{EVENTS}.*"):
-            carry_events_on(path, last or (lambda tag: step))
+        if step is not None:
+            for path in directory.glob(f"{EVENTS}.*"):
+                carry_events_on(path, last or (lambda tag: step))
         # TensorBoard reads them in the order of their names.
         seconds, nanoseconds = divmod(time.time_ns(), 10**9)
         name = f"{EVENTS}.{seconds:010d}.{nanoseconds:09d}.{socket.gethostname()}.{os.getpid()}"
         self._file = GrowingFile(directory / name)
         self._records = RecordWriter(self._file)
         self._add(Event(file_version="brain.Event:2"), 0)
-        # A TensorBoard that is looking on forgets what was dropped.
-        self._add(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
+        if step is not None:  # a TensorBoard that is looking on forgets what was dropped
+            self._add(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
         self.flush()
 
     def add_scalars(self, figures: Mapping[str, float], step: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,7 +23,7 @@ from es.monitor.files import (
     figures_of,
 )
 from es.monitor.record import Record
-from es.monitor.videos import VideoRecorder
+from es.monitor.videos import VideoRecorder, finish
 from es.monitor.wandb import WandbReporter
 from es.rundir import BEST, CURVE, LATEST, PROGRESS, VIDEOS, RunDir
 from es.writer import BackgroundWriter
@@ -58,7 +57,7 @@ class Monitor:
         self._files = ProgressFiles(path, counters.update, counters.evaluated)
         self._files.events.add_hyperparameters(settings, METRICS)
         self._painter = CurvePainter(path, title, target)
-        self._recorder = VideoRecorder(path, *recorder, console.warn) if recorder else None
+        self._recorder = VideoRecorder(directory, *recorder, console.warn) if recorder else None
         self._wandb = wandb
         self._update = self._shown = counters.update
         self._writer = BackgroundWriter(
@@ -146,14 +145,7 @@ class Monitor:
                     lambda: max(LEAST_SECONDS, patience() + start - began),
                 )
             if self._recorder:
-                self._finish_videos(self._recorder, hurried)
-
-    def _finish_videos(self, recorder: VideoRecorder, hurried: Callable[[], bool]) -> None:
-        if (count := recorder.waiting()) and not hurried():
-            self.console.say(f"Recording the last videos ({count}); Ctrl-C leaves them ...")
-        recorder.close(lambda: 0.0 if hurried() else math.inf)
-        if hurried() and (count := recorder.waiting()):
-            self.console.say(f"Videos left to be recorded when the run is carried on: {count}")
+                finish(self._recorder, self.console, hurried)
 
     def _show_curve(self) -> None:
         picture = self._painter.redrawn()
