@@ -88,7 +88,9 @@ def restore(argv: Sequence[str], config: Config, file: dict[str, Any]) -> tuple[
             f"--restore {config.restore}: plays {own['env_name']}, and would import its module; "
             f"if you know it, give --env-name {own['env_name']}"
         )
-    below = {name: own[name] for name in own if name not in ("restore", "run_dir", "override")}
+    # A run that was silent may well be watched.
+    aside = ("restore", "run_dir", "override", *(("silent",) if config.test else ()))
+    below = {name: own[name] for name in own if name not in aside}
     if config.use_adam or config.optimizer:  # a choice, for which there are two flags
         below = {name: below[name] for name in below if name not in sources.OPTIMIZER}
     config = replace(sources.parse(argv, below | file), restore=config.restore)

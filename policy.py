@@ -55,7 +55,8 @@ def load_policy(
 
     env_name: needed for the weights of pytorch-es, which do not say what they play (and small_net,
     where they are the MLP's), and for environments of a module of one's own, which a file is not
-    trusted to choose. Raises es.errors.UsageError where file and environment do not fit.
+    trusted to choose; another one than the checkpoint's is played if the policy fits it. Raises
+    es.errors.UsageError where file and environment do not fit.
     """
     from envs.views import View
     from es.checkpoint import Checkpoint
@@ -65,7 +66,7 @@ def load_policy(
     from main import restore
 
     argv = ["--test", f"--restore={os.fspath(path)}"]
-    argv += [] if env_name is None else [f"--env-name={env_name}"]
+    argv += [] if env_name is None else [f"--env-name={env_name}", "--override"]
     argv += ["--small-net"] if small_net else []
     config, restored = restore(argv, sources.parse(argv), {})
     ours = restored if isinstance(restored, Checkpoint) else None

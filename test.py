@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
@@ -20,9 +21,9 @@ from envs import make_env
 from es.batch import mean_and_std
 from es.checkpoint import Checkpoint
 from es.config import Config
-from es.errors import UsageError
+from es.errors import RunError, UsageError
 from es.interrupts import Interrupted, Interrupts
-from es.rollout import Episode, evaluation_seed, rollout
+from es.rollout import Actor, Episode, evaluation_seed, rollout
 from es.versions import notice
 from game import Restored, describe, restored_normalizer
 from render.video import Video
@@ -85,7 +86,8 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
     update = ours.counters.update if ours else None
     normalizer = restored_normalizer(config, game, ours)
     actor.bind(theta, normalizer.statistics() if normalizer else None)
-    say: Callable[[str], None] = _nothing if config.json else partial(print, flush=True)
+    quiet = config.json or config.silent
+    say: Callable[[str], None] = _nothing if quiet else partial(print, flush=True)
     if several:
         say(f"{config.restore}, update {update}:")
     if ours and not config.silent and (told := notice(ours.versions, config.restore)):
@@ -97,13 +99,13 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
     episodes: list[Episode] = []
     ended: WindowClosed | Interrupted | None = None
     try:
-        with closing(env), RichConsole().status("") as status:
+        with closing(env), RichConsole(quiet=config.silent).status("") as status:
             for index in itertools.islice(itertools.count(), _count(config)):
                 status.update(f"Playing episode {index + 1} ...")
                 with interrupts.allowed():
                     # As the run's own evaluation of these parameters: its score comes again.
                     seed = evaluation_seed(config.seed or 0, update or 0, index)
-                    episodes.append(rollout(env, actor, seed, cap))
+                    episodes.append(_play(env, actor, seed, cap, config.env_name))
                 episode_return, steps = episodes[-1]
                 say(f"Episode {index + 1}: reward {episode_return:.2f}, {steps} steps")
     except (WindowClosed, Interrupted) as early:
@@ -122,6 +124,18 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
         ended = _save(video, path, interrupts, say) or ended
     if ended:
         raise ended
+
+
+def _play(env: gymnasium.Env, actor: Actor, seed: int, cap: int, name: str) -> Episode:
+    try:
+        return rollout(env, actor, seed, cap)
+    except (RunError, WindowClosed):
+        raise
+    except Exception as error:  # with its traceback, as in training
+        raise RunError(
+            f"--env-name {name}: the episode of seed {seed} failed; it raised:\n"
+            f"{traceback.format_exc().rstrip()}"
+        ) from error
 
 
 def _save(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -50,12 +51,16 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
             trainer.run()
         except Interrupted as error:
             interrupted = error
+        except BrokenPipeError:  # nobody reads any more what is printed, as after `| head`
+            interrupted = Interrupted(signal.SIGPIPE)
         finally:
             console.stop()
             try:
                 run.pool.close()  # now, since it takes the cores that the last picture needs
             finally:
-                unwritten = run.monitor.close(hurried=lambda: interrupts.received is not None)
+                unwritten = run.monitor.close(
+                    hurried=lambda: interrupted is not None or interrupts.received is not None
+                )
         status, last_line = conclude(
             run.config, trainer.counters, trainer.solved, path, interrupted, unwritten
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +11,8 @@ import gymnasium
 from gymnasium import spaces
 
 from envs import describe_env, make_env
-from envs.spaces import describe_actions, is_image
+from envs.spaces import describe_actions
+from es.config.sources import read_toml
 from es.errors import UsageError
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -67,11 +67,14 @@ def names(words: Sequence[str]) -> list[str]:
     return sorted(found, key=str.lower)
 
 
-def tuned_settings() -> dict[str, list[str]]:
-    """The files in configs/ by the environment that they are for."""
-    found: dict[str, list[str]] = {}
+def tuned_settings() -> dict[str | None, list[str]]:
+    """The files in configs/ by the environment that they are for, and by their own name."""
+    found: dict[str | None, list[str]] = {}
     for path in sorted(CONFIGS.glob("*.toml")):
-        name = tomllib.loads(path.read_text())["env-name"]
+        try:
+            name = read_toml(str(path)).get("env_name")
+        except UsageError:  # a file of the user's own, who will learn when it is used
+            continue
         for key in {name, path.stem}:  # which may be registered as well
             found.setdefault(key, []).append(f"configs/{path.name}")
     return found
@@ -82,7 +85,7 @@ def _row(name: str) -> tuple[str, str, str]:
     with closing(make_env(describe_env(name))) as env:
         describe_actions(env.action_space, name)
         plain = env.unwrapped
-        network = "Convnet-LSTM" if is_image(plain.observation_space) else "MLP"
+        network = "Convnet-LSTM" if len(env.observation_space.shape or ()) == 3 else "MLP"
         return _in_short(plain.observation_space), _in_short(plain.action_space), network
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable
 
@@ -26,8 +27,10 @@ def execute(run: Callable[[Interrupts], int]) -> int:
         complaint, status = f"error: {error}\n", error.status
     except ModuleNotFoundError as error:
         complaint, status = f"{not_installed(error)}\n", 1
-    except OSError as error:  # such as a full disk, or `| head`, which leaves nobody to read
-        complaint = "" if isinstance(error, BrokenPipeError) else f"error: {error}\n"
+    except BrokenPipeError:  # nobody reads any more, as after `| head`
+        status = 128 + (interrupts.received or signal.SIGPIPE)
+    except OSError as error:  # such as a full disk
+        complaint = f"error: {error}\n"
         status = 128 + interrupts.received if interrupts.received else 1
     for stream, last_words in ((sys.stdout, ""), (sys.stderr, complaint)):
         try:

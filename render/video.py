@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -162,7 +163,9 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _last_line(errors: str) -> str:
-    return errors.strip().rpartition("\n")[2] or "no reason given"
+    """Without the part of ffmpeg that says it, and its address in memory."""
+    line = errors.strip().rpartition("\n")[2]
+    return re.sub(r"^\[[^\]]* @ [^\]]*\] ", "", line) or "no reason given"
 
 
 def _ffmpeg() -> list[str]:

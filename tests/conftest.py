@@ -61,8 +61,9 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs in this process draw no learning curve, which takes longer than they do.
 
-    All but those of tests that are marked `picture`.
+    All but those of tests that are marked `picture`. Runs wait for it as long as it takes.
     """
+    monkeypatch.setattr("es.monitor.monitor.PICTURE_SECONDS", 600.0)
     if request.node.get_closest_marker("picture") is None:
         monkeypatch.setattr(CurvePainter, "_draw", lambda painter: None)
 

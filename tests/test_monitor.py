@@ -142,6 +142,21 @@ def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
 
 
 @pytest.mark.picture
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_the_last_state_is_drawn_at_the_end_of_a_run(tmp_path, monkeypatch, interrupted):
+    """Who is interrupted waits less long: here for as long as this machine takes."""
+    seconds = ("HURRIED_SECONDS", "PICTURE_SECONDS")
+    for name, patience in zip(seconds, (600.0, 0.0) if interrupted else (0.0, 600.0), strict=True):
+        monkeypatch.setattr(f"es.monitor.monitor.{name}", patience)
+    counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
+    monitor = Monitor(directory, Console(silent=True), title="", counters=counters, settings={})
+    monitor.commit({}, played=(record(1), RETURNS))
+    monitor.close(hurried=lambda: interrupted)
+    directory.close()
+    assert png_size(tmp_path / "run" / CURVE) == (960, 600)
+
+
+@pytest.mark.picture
 def test_a_painter_that_was_killed_is_replaced(tmp_path):
     files, painter = ProgressFiles(tmp_path, 0, 0), CurvePainter(tmp_path, "a title")
     write(files, record(1))

@@ -199,15 +199,17 @@ def test_a_terminal_that_is_closed_ends_the_run_as_a_signal_does():
     assert read(RUN / "latest.pth").counters.update == len(rows())
 
 
-def test_a_reader_that_leaves_ends_the_run_quietly(start):
+def test_a_reader_that_leaves_ends_the_run_as_a_signal_does(start):
     process = start(*ENDLESS, "--workers", 0)
     assert process.stdout is not None
-    process.stdout.readline()
+    next(line for line in process.stdout if line.startswith("Steps per second"))
     process.stdout.close()
     process.wait(60)
-    assert process.returncode == 1
+    assert process.returncode == 128 + signal.SIGPIPE
     assert process.stderr is not None
-    assert process.stderr.read() == ""
+    (line,) = process.stderr.read().splitlines()
+    assert line.startswith(f"Interrupted after {len(rows())} update")
+    assert "Carry on: " in line
 
 
 COMPLETES = """

@@ -182,6 +182,13 @@ def test_weights_alone_want_an_environment(trained):
         load_policy("bare.pth")
 
 
+def test_another_environment_is_played_if_the_policy_fits_it(trained):
+    path = trained("CartPole-v1", "--small-net")
+    assert load_policy(path, env_name="CartPole-v0").env_id == "CartPole-v0"
+    with pytest.raises(UsageError, match="does not fit --env-name Acrobot-v1"):
+        load_policy(path, env_name="Acrobot-v1")
+
+
 def test_files_that_cannot_be_played_are_errors(trained):
     trained("tests.strange:Digits-v0", "--small-net")
     for path, words in (("none.pth", "cannot be read"), ("run/latest.pth", "--env-name tests")):

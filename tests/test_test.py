@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,6 +33,27 @@ def test_ten_episodes_and_a_summary(program, run):
         f"10 episodes: mean {np.mean(found):.2f}, standard deviation {np.std(found):.2f}, "
         f"min {min(found):.2f}, max {max(found):.2f}"
     )
+
+
+def test_silence_leaves_the_summary_and_is_not_inherited(program, run):
+    play = ("--test", "--no-render", "--restore", "silent/latest.pth")
+    program.train("--silent", "--max-gradient-updates", 1, "--run-dir", "silent")
+    _, out, _ = program(*play)
+    status, last, err = program(*play, "--silent")
+    assert (status, err) == (0, "")
+    assert len(rewards(out)) == 10
+    assert out.splitlines()[-1:] == last.splitlines()
+
+
+def test_an_environment_that_goes_wrong_is_named_with_its_own_traceback(program):
+    game = ("--env-name", "tests.faulty:Faulty-v0", "--n", 2, "--workers", 0)
+    assert program(*game, "--max-gradient-updates", 1, "--run-dir", "run")[0] == 0
+    faulty = ("--env-kwargs", "fault=raise", "share=1.0")
+    play = (*game[:2], "--test", "--no-render", "--restore", "run/latest.pth")
+    status, _, err = program(*play, *faulty)
+    assert status == 1
+    assert err.startswith("error: --env-name tests.faulty:Faulty-v0: the episode of seed ")
+    assert err.splitlines()[-1] == "ValueError: unlucky"
 
 
 def test_the_seed_chooses_the_episodes(program, run):
@@ -182,6 +204,16 @@ def test_environments_are_listed_with_their_spaces_and_settings(program):
     assert ["ALE/Pong-v5", "Box(210x160x3)", "Discrete(6)", "Convnet-LSTM"] in lines
     assert "PongDeterministic-v4" in out
     assert "Acrobot" not in out
+
+
+def test_settings_of_ones_own_are_listed_or_left_out(program, monkeypatch):
+    monkeypatch.setattr("envs.catalogue.CONFIGS", Path())
+    Path("mine.toml").write_text('env_name = "CartPole-v1"')
+    Path("nameless.toml").write_text("lr = 0.1")
+    Path("broken.toml").write_text("lr = [")
+    status, out, err = program("--list-envs", "cartpole-v1")
+    assert (status, err) == (0, "")
+    assert "MLP           configs/mine.toml" in out
 
 
 def test_only_the_newest_versions_are_listed_unless_asked_for():

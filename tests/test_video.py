@@ -175,6 +175,11 @@ def test_a_full_disk_is_one_line_and_leaves_the_older_video(program, checkpoint,
     assert not [name for name in os.listdir() if "recording" in name]
 
 
+def test_ffmpegs_reason_is_told_without_the_part_that_gives_it():
+    words = "x\n[out#0/mp4 @ 0x56057a3fe440] Error closing file: No space left on device\n"
+    assert video._last_line(words) == "Error closing file: No space left on device"
+
+
 def test_an_interrupt_while_a_gif_is_made_leaves_the_video(program, checkpoint, monkeypatch):
     def interrupted(*arguments):
         os.kill(os.getpid(), signal.SIGINT)

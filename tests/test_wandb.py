@@ -12,6 +12,7 @@ import psutil
 import pytest
 from PIL import Image
 
+from es.kernels.compiling import CACHE
 from es.monitor.curve import CurvePainter
 from es.monitor.wandb import WandbReporter
 from es.rundir import CURVE
@@ -38,6 +39,7 @@ def _nobody_is_logged_in(monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(CACHE.parent))  # which lies at the real one
 
 
 def records(path):
@@ -142,6 +144,7 @@ def test_a_run_outlives_its_reports(program, monkeypatch):
     def begin_and_die(reporter, *arguments):
         begin(reporter, *arguments)
         reporter._process.kill()
+        reporter._process.wait()
 
     monkeypatch.setattr(WandbReporter, "begin", begin_and_die)
     status, _, err = program(

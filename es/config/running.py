@@ -91,7 +91,9 @@ class Running:
     wandb: bool = run(
         False, help="Report to Weights & Biases, too (WANDB_MODE=offline: no network).", saved=False
     )
-    silent: bool = run(False, help="Print nothing but errors and the last line.")
+    silent: bool = run(
+        False, help="Print nothing but errors and the last line (with --test: the summary)."
+    )
     config: str | None = run(
         None, help="TOML file with settings; flags go before it.", shown="none", saved=False
     )

@@ -110,10 +110,10 @@ class Console:
             self.stop()
             if stream is sys.stderr:
                 return False
-            if isinstance(error, BrokenPipeError):
-                raise  # nobody reads any more
-            if not self._refused:
-                self._refused = True
+            before, self._refused = self._refused, True
+            if not before:
+                if isinstance(error, BrokenPipeError):
+                    raise  # nobody reads any more
                 self.warn(f"standard output cannot be written ({error.strerror})")
             return False
         return True
