@@ -1,6 +1,7 @@
 """Videos that are made beside the training."""
 
 import io
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -12,8 +13,7 @@ from es.monitor.events import EventFile
 from es.monitor.helper import HelperProcess
 from es.monitor.videos import VideoRecorder
 from es.rundir import open_existing
-from tests.conftest import RUN, all_gone, read, run_python, wait_until
-from tests.records import write_progress
+from tests.conftest import ROOT, RUN, all_gone, read, run_python, wait_until
 from tests.test_video import decoded, differing
 
 
@@ -93,22 +93,34 @@ def test_a_video_that_tensorboard_does_not_show_is_told_of(run):
     assert not log.exists()
 
 
+LINGERING = """
+import time
+from pathlib import Path
+from es.monitor.helper import woken
+for _ in woken():
+    Path("begun").touch()
+    time.sleep(3600)
+"""
 HELPED = """
-import os, signal, sys, time
+import os, signal, time
 from pathlib import Path
 from es.monitor.helper import HelperProcess
-helper = HelperProcess("es.monitor.curve", [sys.argv[1], "", ""])
+helper = HelperProcess("lingering", [])
 helper.wake()
-while not Path(sys.argv[1], "learning_curve.png").exists():
+while not Path("begun").exists():
     time.sleep(0.02)
 print(helper._process.pid, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_helper_ends_with_a_master_that_is_killed(tmp_path):
-    write_progress(tmp_path, 3)
-    done = run_python(HELPED.replace("sys.argv[1]", repr(str(tmp_path))))
+@pytest.mark.parametrize("waiting", [True, False])
+def test_a_helper_ends_with_a_master_that_is_killed(tmp_path, waiting):
+    """Even if that has told it to end, and waits."""
+    Path("lingering.py").write_text(LINGERING)
+    die = "os.kill(os.getpid(), signal.SIGKILL)"
+    path = os.pathsep.join((str(ROOT), str(tmp_path)))
+    end = f"helper.close(lambda: {die})" if waiting else die
+    done = run_python(HELPED + end, tmp_path, PYTHONPATH=path)
     wait_until(lambda: all_gone([int(done.stdout)]))
 
 

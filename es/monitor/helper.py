@@ -16,7 +16,7 @@ import psutil
 
 from es.workers.processes import python_path
 
-END = "end\n"  # the last line, without which the other end has been killed
+END = b"end\n"  # the last line
 
 
 class HelperProcess:
@@ -34,14 +34,11 @@ class HelperProcess:
     def wake(self) -> None:
         """Has it work, once more if it is busy; one that was killed is replaced."""
         if self._process is not None and self._process.poll() is not None:
-            self._send_end(self._process)
+            self._close_pipe(self._process)
             self._process = None
         with contextlib.suppress(OSError):  # what it makes is no reason to end a run
-            if self._process is None:
-                self._process = self._start()
-            assert self._process.stdin is not None
-            self._process.stdin.write(b"\n")
-            self._process.stdin.flush()
+            self._process = self._process or self._start()
+            self._send(self._process, b"\n")
 
     @property
     def ending(self) -> int | None:
@@ -52,7 +49,8 @@ class HelperProcess:
         """Waits until it is done; patience: for how many seconds at most."""
         if self._process is None:
             return
-        self._send_end(self._process)
+        with contextlib.suppress(OSError):
+            self._send(self._process, END)
         start = time.monotonic()
         while self._process.poll() is None and time.monotonic() - start < patience():
             time.sleep(0.01)
@@ -61,6 +59,7 @@ class HelperProcess:
                 child.kill()
         self._process.kill()
         self._process.wait()
+        self._close_pipe(self._process)
 
     def _start(self) -> subprocess.Popen[bytes]:
         with contextlib.ExitStack() as stack:
@@ -75,20 +74,24 @@ class HelperProcess:
             )
 
     @staticmethod
-    def _send_end(process: subprocess.Popen[bytes]) -> None:
+    def _send(process: subprocess.Popen[bytes], line: bytes) -> None:
         assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.write(END.encode())
-        with contextlib.suppress(OSError):
+        process.stdin.write(line)
+        process.stdin.flush()
+
+    @staticmethod
+    def _close_pipe(process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):  # of lines that it has not read
             process.stdin.close()
 
 
 def woken() -> Iterator[None]:
     """The helper's end: yields when it is woken, once for what came in meanwhile, until the end.
 
-    If the master dies, the process ends at once.
+    If the master dies, however late, the process ends at once.
     """
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(lines,), daemon=True).start()
     ended = False
     while not ended:
@@ -100,9 +103,9 @@ def woken() -> Iterator[None]:
             yield
 
 
-def _listen(lines: queue.SimpleQueue[str]) -> None:
-    line = ""
-    for line in sys.stdin:
-        lines.put(line)
-    if line != END:
-        os._exit(1)
+def _listen(lines: queue.SimpleQueue[bytes]) -> None:
+    # Not from sys.stdin, whose lock the interpreter takes when the process comes to its end.
+    with open(0, "rb", closefd=False) as orders:
+        for line in orders:
+            lines.put(line)
+    os._exit(1)  # the master keeps the pipe open for as long as it waits
