@@ -28,7 +28,7 @@ from es.config.validation import require, validate
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
 from es.program import execute
-from es.workers.processes import CORES, PRELOAD, cores, limit_threads, start_forkserver
+from es.workers.processes import CORES, PRELOAD, cores, limit_threads, start_forkserver, variable
 from sweeping.space import fitted, read_space
 
 if TYPE_CHECKING:  # trials import this file: nothing heavy may come with it
@@ -91,7 +91,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     from rich.text import Text
 
     from es.monitor.console import Console, command
-    from es.rundir import open_existing
+    from es.rundir import open_existing, writable
     from sweeping import report, study
 
     with contextlib.ExitStack() as stack:
@@ -99,6 +99,11 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         found = stack.enter_context(study.opened(sweep))
         console = Console(silent=sweep.base.silent)
         stack.callback(console.close)
+        with writable(sweep.directory, "--dir"):
+            moved = report.move_older(found, sweep)
+        if moved:
+            names = ", ".join(map(str, moved))
+            console.say(f"{sweep.directory} held other results: they are now {names}.")
 
         def tell(trial: FrozenTrial) -> None:
             report.write_tables(found, sweep)
@@ -128,7 +133,7 @@ def prepare(argv: Sequence[str]) -> Sweep:
     source = f"--space {flags.space}" if flags.space else SHIPPED.name
     space = read_space(flags.space or str(SHIPPED), source)
     limit_threads()
-    processes = cores() if base.workers == "auto" else max(1, base.workers or 0)
+    processes = _processes(base)
     jobs = flags.jobs or max(1, cores() // processes)
     if flags.jobs and jobs * processes > cores():
         print(
@@ -137,9 +142,8 @@ def prepare(argv: Sequence[str]) -> Sweep:
             file=sys.stderr,
         )
     os.environ[PRELOAD] = base.env_name
-    os.environ[CORES] = str(max(1, cores() // jobs))  # of which a trial's master uses as many
-    start_forkserver(["sweeping.preload"])  # beside this process's own imports
-    del os.environ[CORES]
+    with variable(CORES, str(max(1, cores() // jobs))):  # of which a trial's master uses as many
+        start_forkserver(["sweeping.preload"])  # beside this process's own imports
     from game import describe
     from sweeping.study import Sweep
 
@@ -152,6 +156,13 @@ def prepare(argv: Sequence[str]) -> Sweep:
         raise UsageError(f"{source}: nothing is left to search, as all is given as flags")
     directory = Path(flags.dir or Path("sweeps") / base.env_name)
     return Sweep(base, space, directory, flags.trials, jobs, flags.sampler_seed)
+
+
+def _processes(config: Config) -> int:
+    """How many play in a trial at once."""
+    if config.workers is None:  # one per perturbation and one for the unperturbed parameters
+        return config.n + 1
+    return cores() if config.workers == "auto" else max(1, config.workers)
 
 
 def read_flags(argv: Sequence[str]) -> tuple[Flags, list[str]]:

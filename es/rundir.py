@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -84,8 +84,7 @@ def open_new(path: Path) -> RunDir:
         try:
             write_text(path / ROOM, " " * ROOM_BYTES)  # a full disk should not move it
             (path / ROOM).unlink()
-            aside = _first_free(lambda number: path.with_name(f"{path.name}.{number}"))
-            path.rename(aside)
+            aside = move_aside(path)
             run = open_existing(path)
         finally:
             older.close()
@@ -130,6 +129,13 @@ def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Pa
             "choose another, or restore its latest.pth to carry it on"
         )
     return Path(run_dir), False
+
+
+def move_aside(path: Path) -> Path:
+    """Renames a file or directory, and tells to what: path.1, or path.2 ...; raises OSError."""
+    aside = _numbered(path)
+    path.rename(aside)
+    return aside
 
 
 def replace(path: Path, content: bytes | memoryview) -> None:
@@ -177,13 +183,12 @@ def _beside(checkpoint: Path) -> Path:
     run = checkpoint.resolve().parent if checkpoint.parent == Path() else checkpoint.parent
     name = f"{run.name}-from-{checkpoint.stem}"
     fresh = run.with_name(name)
-    return (
-        _first_free(lambda number: run.with_name(f"{name}.{number}")) if fresh.exists() else fresh
-    )
+    return _numbered(fresh) if fresh.exists() else fresh
 
 
-def _first_free(candidate: Callable[[int], Path]) -> Path:
+def _numbered(path: Path) -> Path:
+    """The first of path.1, path.2 and so on that does not exist."""
     number = 1
-    while candidate(number).exists():
+    while (free := path.with_name(f"{path.name}.{number}")).exists():
         number += 1
-    return candidate(number)
+    return free

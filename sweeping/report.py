@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import warnings
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -13,8 +14,9 @@ from optuna.trial import FrozenTrial, TrialState
 from es.config import Config, flag
 from es.config.sources import write_toml
 from es.errors import RunError, in_one_line
+from es.monitor import plotting
 from es.monitor.console import Console, command
-from es.rundir import LATEST, replace, write_text
+from es.rundir import LATEST, move_aside, write_text
 from es.workers.interface import counted
 from sweeping.space import settings, start
 from sweeping.study import FRAMES, INTERRUPTED, REASON, Sweep, best_of, trial_name
@@ -22,6 +24,14 @@ from sweeping.study import FRAMES, INTERRUPTED, REASON, Sweep, best_of, trial_na
 BEST, TABLE, IMPORTANCE = "best.toml", "trials.csv", "importance.png"
 FEWEST = 8  # complete trials, below which importances are chance
 GOOD = 0.25  # of the trials, whose parameters are compared with all
+
+
+def move_older(study: optuna.Study, sweep: Sweep) -> list[Path]:
+    """Moves aside what a study without a trial finds in its place: where to; raises OSError."""
+    if any(each.state != TrialState.WAITING for each in study.get_trials(deepcopy=False)):
+        return []
+    paths = [sweep.directory / name for name in (BEST, TABLE, IMPORTANCE)]
+    return [move_aside(path) for path in paths if path.exists()]
 
 
 def line(trial: FrozenTrial, best: FrozenTrial | None) -> str:
@@ -131,23 +141,20 @@ def _draw_importance(study: optuna.Study, sweep: Sweep) -> str:
             f"No {IMPORTANCE}: to tell which settings matter takes {FEWEST} complete trials, not "
             f"all of the same value (so far: {len(complete)})."
         )
-    from matplotlib.figure import Figure
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that PED-ANOVA is experimental
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=GOOD)
         found = optuna.importance.get_param_importances(study, evaluator=evaluator)
     names = [flag(name)[2:] for name in found][::-1]  # the most important one on top
-    figure = Figure(figsize=(7, 1.2 + 0.35 * len(names)), dpi=120, layout="constrained")
-    axes = figure.add_subplot()
-    bars = axes.barh(names, [*found.values()][::-1], color="#0072b2")
+    title = f"{sweep.base.env_name}: what the best of {len(complete)} trials have in common"
+    figure, (axes,) = plotting.new_figure(
+        [title], "importance (PED-ANOVA)", "", height=1.2 + 0.35 * len(names)
+    )
+    axes.grid(visible=False, axis="y")
+    bars = axes.barh(names, [*found.values()][::-1], color=plotting.BLUE)
     axes.bar_label(bars, fmt="%.2f", padding=3)
     axes.margins(x=0.12)
-    axes.set_title(f"{sweep.base.env_name}: what the best of {len(complete)} trials have in common")
-    axes.set_xlabel("importance (PED-ANOVA)")
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    replace(sweep.directory / IMPORTANCE, picture.getbuffer())
+    plotting.save(figure, sweep.directory / IMPORTANCE)
     return f"Which settings matter: {sweep.directory / IMPORTANCE}"
 
 

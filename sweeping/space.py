@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from es.config import FIELDS, Config, flag
-from es.config.sources import from_mapping, load_toml
+from es.config.sources import field_names, from_mapping, load_toml
 from es.config.validation import require, validate
 from es.errors import UsageError
 
@@ -30,12 +30,12 @@ class Range(NamedTuple):
     @property
     def ends(self) -> tuple[Any, ...]:
         """Values that must be possible: what holds for these holds for all."""
-        return (self.low, self.high, *([self.low + self.step] if self._steps else ()))
+        return (self.low, self.high, *([self.low + self.step] if self._whole else ()))
 
     def holds(self, value: Any) -> bool:
         """Whether the value lies in it."""
         inside = type(value) is type(self.low) and self.low <= value <= self.high
-        return inside and not (self._steps and (value - self.low) % self.step)
+        return inside and not (self._whole and (value - self.low) % self.step)
 
     def distribution(self) -> BaseDistribution:
         """Optuna's."""
@@ -46,8 +46,8 @@ class Range(NamedTuple):
         return FloatDistribution(self.low, self.high, log=self.log)
 
     @property
-    def _steps(self) -> bool:
-        return isinstance(self.low, int) and not self.log
+    def _whole(self) -> bool:
+        return isinstance(self.low, int)
 
 
 class Choices(NamedTuple):
@@ -77,7 +77,9 @@ Space = dict[str, Range | Choices]  # by field name
 def read_space(path: str, source: str) -> Space:
     """The space of a file; raises UsageError, naming `source`, for any fault in it."""
     space: Space = {}
-    for key, table in load_toml(path, source).items():
+    tables = load_toml(path, source)
+    for key, name in field_names(tables, source).items():
+        table = tables[key]
         if not isinstance(table, dict):
             raise UsageError(f"{source}: {key} = {table!r} must be a table, [{key}], with {FORM}")
         values = [*table.get("choices", [])] if isinstance(table.get("choices"), list) else []
@@ -85,7 +87,6 @@ def read_space(path: str, source: str) -> Space:
         checked = [_value(source, key, value) for value in (*values, *numbers)]
         if not checked:
             raise UsageError(f"{source}: [{key}] must have {FORM}")
-        (name,) = from_mapping({key: (values or numbers)[0]}, source)
         if FIELDS[name].metadata["group"] not in GROUPS:
             raise UsageError(f"{source}: {key} is no setting of the policy or the algorithm")
         if name == "use_adam":

@@ -26,7 +26,8 @@ STUDY = "study.db"
 BASE, SPACE = "base", "space"
 FRAMES, REASON, INTERRUPTED = "frames", "reason", "interrupted"
 POLL_SECONDS = 0.1
-FAILURES = 5  # without any success, after which a sweep ends
+FAILURES = 5  # of a command's trials, which end it where no trial has ever succeeded
+SEEDS = 2**32  # that NumPy, which the sampler draws with, takes
 OF_THE_COMMAND = ("workers", "run_dir", "silent")  # settings that change no trial's value
 
 
@@ -51,19 +52,20 @@ def opened(sweep: Sweep) -> Iterator[optuna.Study]:
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
     path = sweep.directory / STUDY
     kind: type[RunError] = UsageError
+    remedy = "; choose another --dir"
     try:
         url = URL.create("sqlite", database=str(path)).render_as_string()
         storage = optuna.storages.RDBStorage(url)
         try:
             study = _open(storage, sweep)
-            kind = RunError
+            kind, remedy = RunError, ""
             yield study
         finally:
             storage.remove_session()
             storage.engine.dispose()
     except (SQLAlchemyError, StorageInternalError) as error:
         reason = str(error.__cause__ or error).splitlines()[0]
-        raise kind(f"--dir {sweep.directory}: {STUDY} cannot be used ({reason})") from error
+        raise kind(f"--dir {sweep.directory}: {STUDY} cannot be used ({reason}){remedy}") from error
 
 
 def _open(storage: optuna.storages.RDBStorage, sweep: Sweep) -> optuna.Study:
@@ -82,7 +84,7 @@ def _open(storage: optuna.storages.RDBStorage, sweep: Sweep) -> optuna.Study:
         if trial.state == TrialState.RUNNING:
             _queue_again(study, trial)
     # A sampler that begins anew would choose again what it chose at first.
-    seed = None if sweep.seed is None else sweep.seed + len(trials)
+    seed = None if sweep.seed is None else (sweep.seed + len(trials)) % SEEDS
     study.sampler = optuna.samplers.TPESampler(seed=seed)
     return study
 
@@ -140,12 +142,13 @@ def search(
     interrupts: Interrupts,
     report: Callable[[FrozenTrial], None],
 ) -> None:
-    """Plays trials until there are `total`; raises RunError where all fail, and Interrupted.
+    """Plays trials until there are `total`; raises RunError where all have failed, and Interrupted.
 
     progress: told how far it is. report: told of every trial that has ended.
     """
     distributions = {name: each.distribution() for name, each in sweep.space.items()}
     done = [trial for trial in study.get_trials(deepcopy=False) if is_done(trial)]
+    before = len(done)
     running: list[Running] = []
     try:
         while running or len(done) < sweep.total:
@@ -165,7 +168,8 @@ def search(
                     running.remove(each)
                     done.append(_tell(study, each))
                     report(done[-1])
-            if len(done) >= FAILURES and all(each.state == TrialState.FAIL for each in done):
+            hopeless = all(each.state == TrialState.FAIL for each in done)
+            if hopeless and len(done) - before >= FAILURES:
                 reason = done[-1].user_attrs[REASON]
                 raise RunError(f"the first {len(done)} trials have all failed, the last: {reason}")
     finally:

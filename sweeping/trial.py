@@ -50,7 +50,7 @@ def play(directory: Path) -> None:
         outcome = _failure(directory) if status else None
         outcome = outcome or score(directory / LATEST)
     except RunError as error:
-        outcome = {"error": str(error)}
+        outcome = {"error": _in_brief(str(error))}
     except Exception as error:
         traceback.print_exc()
         outcome = {"error": f"{type(error).__name__}: {error}"}
@@ -79,9 +79,15 @@ def score(path: Path) -> dict[str, Any]:
 
 def _failure(directory: Path) -> dict[str, Any] | None:
     """The message that training ended with; none where it has only missed its target."""
-    lines = (directory / OUTPUT).read_text(errors="replace").splitlines()
-    messages = [line for line in lines if line.startswith("error: ")]
-    return {"error": messages[-1].removeprefix("error: ")} if messages else None
+    output = (directory / OUTPUT).read_text(errors="replace")
+    _, found, message = f"\n{output}".rpartition("\nerror: ")
+    return {"error": _in_brief(message)} if found else None
+
+
+def _in_brief(message: str) -> str:
+    """The first line, and the last one where that is what it announces: of a traceback."""
+    first, *more = message.strip().splitlines() or [""]
+    return f"{first} {more[-1].strip()}" if more and first.endswith(":") else first
 
 
 def _redirect(path: Path) -> None:

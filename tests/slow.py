@@ -1,6 +1,7 @@
 """Environments that take their time: `tests.slow:Slow-v0` and `tests.slow:Patient-v0`."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -25,10 +26,16 @@ gymnasium.register("Slow-v0", "tests.slow:Slow")
 
 
 class Patient(gymnasium.Env):
-    """Pays for one of two actions, for 5 steps of 2 ms."""
+    """Pays for one of two actions, for 5 steps; waits once while there is a file named `hold`.
+
+    It does so in step 750, of which an update with --n 2 takes 15, for two minutes at most.
+    """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.played = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
@@ -36,8 +43,11 @@ class Patient(gymnasium.Env):
         return self.np_random.uniform(-1, 1, 3).astype(np.float32), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        time.sleep(0.002)
+        self.played += 1
         self.steps += 1
+        deadline = time.monotonic() + 120
+        while self.played == 750 and Path("hold").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
         observation = self.np_random.uniform(-1, 1, 3).astype(np.float32)
         return observation, float(action), self.steps == 5, False, {}
 

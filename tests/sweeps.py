@@ -10,7 +10,7 @@ import sweep
 CARTPOLE = ("--env-name", "CartPole-v1", "--max-frames", 12_000, "--seed", 2, "--jobs", 1)
 LR = "[lr]\nchoices = [1e-6, 0.1]"
 FAILING = (*CARTPOLE[2:], "--env-name", "tests.faulty:Faulty-v0", "--env-kwargs", "fault=raise")
-# A trial takes two seconds, and hardly any of a core.
+# A trial waits after 49 updates while there is a file named `hold`.
 PATIENT = ("--env-name", "tests.slow:Patient-v0", "--n", "2", "--eval-episodes", "1", "--seed", "1")
 LONG = (*PATIENT, "--max-gradient-updates", "60", "--trials", "3", "--jobs", "2", "--dir", "here")
 

@@ -167,6 +167,7 @@ def test_settings_that_go_together():
     ("text", "words"),
     [
         ("lr = ", "not valid TOML"),
+        ("lr-decay = 0.9\nlr_decay = 0.8", "--lr-decay is set twice, as lr-decay and as lr_decay;"),
         ("\xff\xfe", "not valid TOML"),
         ("learning-rate = 1", "unknown setting 'learning-rate'"),
         ('lr = "fast"', "lr = 'fast' is not a number"),

@@ -48,6 +48,7 @@ def test_a_space_is_read():
         ("[activation]\nchoices = ['gelu']", "'gelu' is not 'selu'"),
         ("[shaping]\nchoices = ['nes', 3]", "shaping = 3 is not"),
         ("[lr", "not valid TOML"),
+        ("[weight-decay]\nchoices = [0.0]\n[weight_decay]\nchoices = [0.1]", "is set twice"),
     ],
 )
 def test_a_wrong_space_is_named(text, words):
@@ -90,6 +91,7 @@ def test_what_a_file_says_of_a_single_run_is_not_the_trials(monkeypatch):
     [
         ("[lrr]\nchoices = [1.0]", "unknown setting 'lrr'"),
         ("[n]\nlow = 10\nhigh = 100", "--n 11: must be an even number"),
+        ("[n]\nlow = 10\nhigh = 40\nlog = true", "--n 11: must be an even number"),
         ("[vbn]\nchoices = [true, false]", "--vbn: is for the Convnet-LSTM"),
     ],
 )

@@ -1,5 +1,6 @@
 """Searching for hyperparameters."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -8,11 +9,13 @@ from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 
+import gymnasium
 import pytest
 from optuna.trial import TrialState, create_trial
 
 import sweep
 from es.rundir import open_existing
+from es.workers.processes import CORES
 from sweeping.space import Choices
 from sweeping.study import FRAMES, opened
 from tests.conftest import ROOT, all_gone, descendants, has_rows, read, rows, wait_until
@@ -91,6 +94,13 @@ def test_a_setting_that_is_given_leaves_the_shipped_space_but_contradicts_ones_o
     assert "--lr is given as a flag, too" in err
 
 
+def test_a_worker_per_perturbation_leaves_cores_to_fewer_trials(plan, monkeypatch):
+    monkeypatch.setenv(CORES, "64")
+    command = ["--env-name=CartPole-v1", "--max-frames=9", "--n=20", "--workers=None"]
+    assert sweep.prepare(command).jobs == 3
+    assert os.environ[CORES] == "64"
+
+
 def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search, program):
     command = (*CARTPOLE, "--n", 20, *bad_base(), *space(LR), "--dir", "here", "--trials", 3)
     status, out, err = search(*command)
@@ -135,17 +145,33 @@ def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search
 def test_what_a_lost_study_has_left_is_moved_aside(search):
     command = (*CARTPOLE, *space("[sigma]\nchoices = [0.05, 0.1]"), "--dir", "here", "--trials", 1)
     assert search(*command)[0] == 0
-    first = rows(Path("here/trial-0000"))
+    first, found = rows(Path("here/trial-0000")), Path("here/trials.csv").read_text()
+    Path("here/best.toml").write_text("mine")
+    Path("here/importance.png").write_text("a picture")
+    Path("here/study.db").write_bytes(b"damaged" * 99)
+    status, _, err = search(*command)
+    assert status == 2
+    assert err.startswith("error: --dir here: study.db cannot be used (")
+    assert err.endswith("; choose another --dir\n")
+    assert err.count("\n") == 1
+    assert Path("here/best.toml").read_text() == "mine"
     Path("here/study.db").unlink()
     status, out, err = search(*command)
     assert (status, err) == (0, "")
-    assert out.startswith("Trial 0: complete ")
+    names = "here/best.toml.1, here/trials.csv.1, here/importance.png.1"
+    assert out.startswith(f"here held other results: they are now {names}.\nTrial 0: complete ")
     assert rows(Path("here/trial-0000.1")) == first
     assert Path("here/trial-0000/output.txt").exists()
+    older = [Path(name).read_text() for name in names.split(", ")]
+    assert older == ["mine", found, "a picture"]
+    assert "held other results" not in search(*command)[1]
 
 
-def test_what_matters_is_drawn(plan):
+def test_what_matters_is_drawn(plan, monkeypatch):
+    named = dataclasses.replace(gymnasium.spec("CartPole-v1"), id="\u6708-v1")  # not in the font
+    monkeypatch.setitem(gymnasium.registry, named.id, named)
     command = (*CARTPOLE, *bad_base(), *space(LR), "--dir", "here", "--trials", 9)
+    command = (*command, "--env-name", named.id, "--sampler-seed", 99999999999)
     Path("here").mkdir()
     with opened(sweep.prepare([str(word) for word in command])) as made:
         for number in range(9):
@@ -165,6 +191,7 @@ def test_what_matters_is_drawn(plan):
 def test_a_trial_that_is_worse_than_others_ends_early(search):
     command = (*PATIENT, *bad_base(), *space(LR), "--max-gradient-updates", 100)
     command = (*command, "--jobs", 1, "--dir", "here", "--trials", 6)
+    Path("hold").touch()  # so that the trial does not end before the sweep has seen it
     Path("here").mkdir()
     with opened(sweep.prepare([str(word) for word in command])) as made:
         for _ in range(5):
@@ -190,20 +217,26 @@ def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends(search):
     command = (*CARTPOLE, *space(fits), "--dir", "here", "--trials", 4)
     status, _, err = search(*command)
     assert (status, err) == (0, "")
-    failed = [row for row in table() if row["state"] == "failed" or row["n"] == "4"]
+    failed = [row for row in table() if row["state"] == "fail"]
     assert {(row["state"], row["n"]) for row in table()} == {("fail", "4"), ("complete", "40")}
     assert "--top-directions 3: must be at most half of --n 4" in failed[0]["reason"]
 
     status, _, err = search(*FAILING, *space(LR), "--dir", "there")
     assert status == 1
     assert err.startswith("error: the first 5 trials have all failed, the last: --env-name")
-    assert "unlucky" not in err
+    assert err.endswith("it raised: ValueError: unlucky\n")
     assert err.count("\n") == 1
+    status, _, err = search(*FAILING, *space(LR), "--dir", "there", "--trials", 6)
+    assert status == 1
+    assert err.startswith("error: no trial is complete; the last has failed: --env-name")
+    assert [row["state"] for row in table("there")] == ["fail"] * 6
 
 
 @pytest.fixture
-def under_way():
-    """A sweep of three longer trials, two of which have come somewhere, and its processes."""
+def under_way(monkeypatch):
+    """A sweep of three trials, two of which have come somewhere and wait, and its processes."""
+    monkeypatch.setenv(CORES, "2")
+    Path("hold").touch()
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "sweep.py"), *LONG],
         stdout=subprocess.PIPE,
@@ -224,7 +257,8 @@ def test_a_killed_sweep_goes_on_with_the_same_trials(under_way, search):
     process.kill()
     process.communicate()
     wait_until(lambda: all_gone(pids))
-    assert not Path("here/trial-0001/outcome.json").exists()  # it has not just come to its end
+    assert not Path("here/trial-0001/outcome.json").exists()
+    Path("hold").unlink()
     status, out, err = search(*LONG)
     assert (status, err) == (0, "")
     trials = study()

@@ -9,7 +9,7 @@ import json
 import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -101,17 +101,33 @@ def given(argv: Sequence[str]) -> set[str]:
     return {name for name in FIELDS if words & {flag(name), flag(name).replace("--", "--no-", 1)}}
 
 
+def field_names(keys: Iterable[str], source: str) -> dict[str, str]:
+    """The field that each key stands for, spelled as its flag or as the field.
+
+    Raises UsageError, naming `source`, for an unknown key, or two of the same field.
+    """
+    known = {flag(name)[2:]: name for name in FIELDS} | {name: name for name in FIELDS}
+    keys_of: dict[str, str] = {}
+    for key in keys:
+        if key not in known:
+            raise UsageError(f"{source}: unknown setting {key!r} (see --help)")
+        other = keys_of.setdefault(known[key], key)
+        if other != key:
+            raise UsageError(
+                f"{source}: {flag(known[key])} is set twice, as {other} and as {key}; "
+                "leave one of them out"
+            )
+    return {key: name for name, key in keys_of.items()}
+
+
 def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Checked settings by field name, from keys spelled as flags or as fields.
 
-    Raises UsageError, naming `source`, for an unknown key or a value of the wrong type.
+    Raises UsageError, naming `source`, as `field_names` does, or for a value of the wrong type.
     """
-    names = {flag(name)[2:]: name for name in FIELDS} | {name: name for name in FIELDS}
     checked: dict[str, Any] = {}
-    for key, value in settings.items():
-        if key not in names:
-            raise UsageError(f"{source}: unknown setting {key!r} (see --help)")
-        name = names[key]
+    for key, name in field_names(settings, source).items():
+        value = settings[key]
         kinds = typing.get_args(TYPES[name]) or (TYPES[name],)
         if float in kinds and type(value) is int and abs(value) < MAX_WHOLE_FLOAT:
             checked[name] = float(value)

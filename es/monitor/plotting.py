@@ -39,13 +39,15 @@ THICK, THIN, PALE, BAND = 2.0, 0.8, 0.4, 0.18  # widths of lines; opacities of l
 STRETCHES = 1000  # of a line, of each of which two points are drawn
 
 
-def new_figure(titles: Sequence[str], x_label: str, y_label: str) -> tuple[Figure, list[Axes]]:
-    """An empty picture, with axes below each other for each title."""
+def new_figure(
+    titles: Sequence[str], x_label: str, y_label: str, *, height: float = 5.0
+) -> tuple[Figure, list[Axes]]:
+    """An empty picture, with axes below each other for each title. height: of these, in inches."""
     # It tells, in log lines, of fonts and of folders for caches that it misses.
     logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5 * len(titles)), dpi=120, layout="constrained")
+    figure = Figure(figsize=(8, height * len(titles)), dpi=120, layout="constrained")
     panels = list(figure.subplots(len(titles), squeeze=False)[:, 0])
     for axes, title in zip(panels, titles, strict=True):
         axes.set_title(literal(title))

@@ -9,7 +9,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import connection
 from pathlib import Path
 
@@ -112,21 +112,26 @@ def python_path() -> str:
 
 
 @contextmanager
-def importable() -> Iterator[None]:
+def variable(name: str, value: str) -> Iterator[None]:
+    """An environment variable has the value in here, and afterwards what it had before."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def importable() -> AbstractContextManager[None]:
     """The project's folder on PYTHONPATH: the fork server does not take over sys.path.
 
     Without it nothing is preloaded when the program is started from another folder, silently, and
     every worker imports everything by itself.
     """
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = python_path()
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
+    return variable("PYTHONPATH", python_path())
 
 
 @contextmanager
