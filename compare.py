@@ -26,6 +26,7 @@ try:
     from es import rundir
     from es.config.explanation import explain
     from es.errors import UsageError
+    from es.interrupts import Interrupted, Interrupts
 except ModuleNotFoundError as error:
     sys.exit(not_installed(error))
 
@@ -58,7 +59,7 @@ class Options:
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line; the result is the exit status."""
-    return execute(lambda _: compare(parse(argv)))
+    return execute(lambda interrupts: compare(parse(argv), interrupts))
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -76,8 +77,13 @@ def parse(argv: Sequence[str]) -> Options:
     return options
 
 
-def compare(options: Options) -> int:
-    """Compares runs, writes the files and prints the table; raises UsageError."""
+def compare(options: Options, interrupts: Interrupts) -> int:
+    """Compares runs, writes the files and prints the table; the result is the exit status.
+
+    Raises UsageError.
+    """
+    from rich.console import Console
+
     from es.comparison import picture, table
     from es.comparison.runs import group, load
     from es.comparison.summary import summarise, window_of
@@ -93,8 +99,15 @@ def compare(options: Options) -> int:
     if not base.name:
         raise UsageError(f"--output {options.output}: must be the name of files")
     png, rows, text = (base.with_name(base.name + suffix) for suffix in (".png", ".csv", ".md"))
+    interrupts.defer()  # until the terminal is as it was
+    try:
+        # On a terminal alone; a picture of many environments takes its time.
+        with Console(stderr=True).status("Drawing the learning curves ..."), interrupts.allowed():
+            drawn = plotting.png(picture.compare(groups, options.by, window))
+    except Interrupted as interrupted:
+        return interrupted.status
     contents = {
-        png: plotting.png(picture.compare(groups, options.by, window)),
+        png: drawn,
         rows: table.as_csv(summaries).encode(),
         text: table.as_markdown(summaries, window, png.name).encode(),
     }
@@ -102,8 +115,6 @@ def compare(options: Options) -> int:
         base.parent.mkdir(parents=True, exist_ok=True)
         for path, content in contents.items():
             rundir.replace(path, content)
-    from rich.console import Console
-
     width = None if sys.stdout.isatty() else WIDE
     Console(highlight=False, width=width).print(table.for_terminal(summaries, window))
     print("Written:", ", ".join(map(str, contents)))

@@ -19,6 +19,7 @@ VIDEOS = "videos"
 LOCK, ROOM = ".lock", ".room"
 ROOM_BYTES = 2**16  # more than a new run's first files
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR)
 
 
 class RunDir:
@@ -56,15 +57,22 @@ def writable(path: Path, named: str = "--run-dir") -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, RuntimeError) as error:  # null bytes, loops of links
-        reason = getattr(error, "strerror", None) or error
         full = getattr(error, "errno", None) in FULL
-        remedy = "make room, and try again" if full else "choose another directory"
-        # The second name is what was to be replaced, where one file was to replace another.
-        where = getattr(error, "filename2", None) or getattr(error, "filename", None) or path
-        which = "" if str(where) == str(path) else f"{where}: "
-        raise UsageError(
-            f"{named} {path}: cannot be written ({which}{reason}); {remedy}"
-        ) from error
+        remedy = "make room, and try again" if full else "choose another"
+        reason = _reason(error, path)
+        raise UsageError(f"{named} {path}: cannot be written ({reason}); {remedy}") from error
+
+
+def _reason(error: Exception, path: Path) -> str:
+    """Why a path cannot be written, with the name of what is in the way unless it is the path."""
+    if getattr(error, "errno", None) in IN_THE_WAY:
+        for part in (path, *path.parents):
+            if os.path.lexists(part) and not part.is_dir():
+                return f"{part} is no directory"
+    reason = getattr(error, "strerror", None) or error
+    # The second name is what was to be replaced, where one file was to replace another.
+    where = getattr(error, "filename2", None) or getattr(error, "filename", None) or path
+    return str(reason) if str(where) == str(path) else f"{where}: {reason}"
 
 
 def open_new(path: Path) -> RunDir:

@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 
 from es.errors import UsageError
+from es.rundir import writable
 from render.watched import Picture
 from render.window import enlargement
 
@@ -36,13 +37,11 @@ class Video:
         self._recording = path.with_name(f".{path.stem}.recording.mp4")
         self._canvas: np.ndarray | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        try:
+        with writable(path, "--video"):
             if path.is_dir():
                 raise IsADirectoryError(None, "it is a directory")
             path.parent.mkdir(parents=True, exist_ok=True)
             self._recording.touch()  # before anything is played
-        except OSError as error:
-            raise UsageError(f"{self._complaint} ({error.strerror})") from error
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (until it is closed)
 
     @property

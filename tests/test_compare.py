@@ -1,6 +1,9 @@
 """Runs on one picture and in one table."""
 
 import csv
+import errno
+import os
+import signal
 from pathlib import Path
 from typing import get_args
 
@@ -91,13 +94,60 @@ def test_real_runs_are_compared(compare, program):
     assert (row["label"], row["seeds"], row["updates"]) == ("CartPole-v1", "2", "3.0")
 
 
-def test_a_run_in_a_folder_that_has_just_begun_is_left_out(compare):
+def test_a_run_in_a_folder_that_cannot_be_compared_is_left_out(compare, monkeypatch):
     a_run("runs/1")
     a_run("runs/2", [])
+    a_run("runs/3").joinpath("progress.csv").write_text("")
+    a_run("runs/deep/4").joinpath("progress.csv").write_bytes(b"\xff\xfe")
+    a_run("runs/5").joinpath("config.toml").write_text("lr = [")
+    a_run("runs/6").joinpath("config.toml").write_text("weight = 1")
+    Path("runs/locked").mkdir()
+    scandir = os.scandir
+
+    def scan(path):  # as root, who may run the tests, may read everything
+        if str(path) == "runs/locked":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
     status, out, err = compare("runs")
     assert status == 0
-    assert err == "warning: runs/2: has not finished an update yet, and is left out\n"
     assert "CartPole-v1 │     1 │" in out
+    lines = err.splitlines()
+    reasons = [
+        "runs/locked: cannot be read (Permission denied)",
+        "runs/2: has not finished an update yet",
+        "runs/3/progress.csv: is no table of a run (",
+        "runs/5/config.toml: is not valid TOML (",
+        "runs/6/config.toml: unknown setting 'weight'",
+        "runs/deep/4/progress.csv: is no table of a run (",
+    ]
+    for line, reason in zip(lines, reasons, strict=True):
+        assert line.startswith(f"warning: {reason}")
+        assert line.endswith(", and is left out")
+    assert lines[1] == "warning: runs/2: has not finished an update yet, and is left out"
+
+
+def test_a_folder_of_which_nothing_is_left_is_an_error(compare):
+    a_run("runs/1", [])
+    status, out, err = compare("runs")
+    assert (status, out) == (2, "")
+    warning, error = err.splitlines()
+    assert warning.startswith("warning: runs/1: has not")
+    assert error.startswith("error: RUN_DIR runs: holds no run that can be compared; ")
+
+
+def test_an_interrupt_while_drawing_leaves_no_file_and_the_terminal_as_it_was(compare, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as if on a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(plotting, "png", lambda _: os.kill(os.getpid(), signal.SIGINT))
+    a_run("a")
+    status, out, err = compare("a")
+    assert (status, out) == (130, "")
+    assert "Drawing the learning curves ..." in err
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"  # the cursor
+    assert -1 < err.rfind(hidden) < err.rfind(shown)
+    assert os.listdir() == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -109,18 +159,20 @@ def test_a_run_in_a_folder_that_has_just_begun_is_left_out(compare):
         ("file", "RUN_DIR file: is no directory"),
         ("folder", "RUN_DIR folder: there is no progress.csv in it"),
         ("foreign", "RUN_DIR foreign/progress.csv: is no table of a run (it has no column update)"),
-        ("torn", "RUN_DIR torn/progress.csv: is no table of a run ("),
+        ("torn", "torn/progress.csv: is no table of a run (line 4 ends before frames); leave it"),
+        ("letters", "(frames in line 3 is 'abc', which is no number); leave it out"),
         ("bytes", "RUN_DIR bytes/progress.csv: is no table of a run ("),
         ("falling", "is no table of a run (episodes falls from one row to the next"),
         ("empty", "RUN_DIR empty: has not finished an update yet"),
         ("settings", "RUN_DIR settings/config.toml: is not valid TOML"),
+        ("settings", "); leave it out\n"),
         ("good nowhere", "RUN_DIR nowhere: there is no such directory"),
         ("good --by hours", "--by hours: must be 'frames' or 'episodes' or 'minutes'"),
         ("good --bye", "--bye: there is no such flag; did you mean --by?"),
         ("good --by frames good", "good --by frames good: cannot be read"),
         ("good --output", "--output: a string must follow"),
         ("good --output=", "--output : must be the name of files"),
-        ("good --output file/out", "--output file/out: cannot be written ("),
+        ("good --output file/out", "--output file/out: cannot be written (file is no directory)"),
         ("good --output taken", "--output taken: cannot be written (taken.png: Is a directory)"),
     ],
 )
@@ -133,6 +185,9 @@ def test_a_mistake_is_one_line_and_nothing_is_written(compare, arguments, words)
     a_run("falling", episodes=[8, 4])
     a_run("foreign").joinpath("progress.csv").write_text("a,b\n1,2\n")
     a_run("bytes").joinpath("progress.csv").write_bytes(b"\xff\xfe")
+    a_run("letters", frames=[1, 12345678])
+    table = Path("letters/progress.csv")
+    table.write_text(table.read_text().replace("12345678.0", "abc"))
     with a_run("torn").joinpath("progress.csv").open("a") as file:
         file.write("3,12\n")
     a_run("settings").joinpath("config.toml").write_text("lr = [")

@@ -177,6 +177,22 @@ def test_each_environment_has_axes_of_its_own():
     assert len(legend.get_texts()) == 3
 
 
+@pytest.mark.parametrize(("count", "columns"), [(3, 1), (7, 3)])
+def test_many_environments_lie_in_a_grid(count, columns):
+    names = [f"a_module_of_mine.environments:Game{number}-v0" for number in range(count)]
+    runs = [a_run(f"{number}", settings={"env_name": name}) for number, name in enumerate(names)]
+    figure = picture.compare(groups(*runs), "frames", 4)
+    assert [axes.get_title() for axes in figure.axes] == names
+    cells = [cell for axes in figure.axes if (cell := axes.get_subplotspec())]
+    assert [(cell.rowspan.start, cell.colspan.start) for cell in cells] == [
+        divmod(number, columns) for number in range(count)
+    ]
+    width, height = figure.get_size_inches()
+    assert width == 8 if columns == 1 else 0.5 < width / height < 2
+    (legend,) = figure.legends
+    assert legend.get_window_extent().width <= figure.bbox.width
+
+
 def test_the_table_says_what_the_picture_shows():
     """However short the runs are, and however quickly they learn."""
     learning = [10.0, 100.0, 400.0, 500.0, 500.0, 500.0, 480.0]

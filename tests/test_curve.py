@@ -168,6 +168,16 @@ def test_a_line_that_is_being_written_is_left_out(tmp_path):
     assert read_progress(path)["update"].tolist() == [1, 2, 3]
 
 
+def test_a_table_that_windows_has_written_is_read(tmp_path):
+    path = write_progress(tmp_path, 3)
+    expected = read_progress(path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    found = read_progress(path)
+    assert {name: found[name].tolist() for name in found} == {
+        name: expected[name].tolist() for name in expected
+    }
+
+
 def test_names_are_no_formulas(tmp_path):
     write_progress(tmp_path, 3)
     draw(tmp_path, r"$\frac{")

@@ -84,11 +84,23 @@ def test_two_runs_at_once_and_the_lock_ends_with_its_process(tmp_path):
     rundir.open_existing(path).close()
 
 
-@pytest.mark.parametrize("path", ["file/run", "file", "x" * 300, "nul\0", "loop/run"])
-def test_a_directory_that_cannot_be_written_is_an_error(tmp_path, path):
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("file/run", "/file is no directory"),
+        ("file/a/run", "/file is no directory"),
+        ("file", "/file is no directory"),
+        ("nowhere", "/nowhere is no directory"),
+        ("x" * 300, "File name too long"),
+        ("nul\0", "null byte"),
+        ("loop/run", "[lL]oop|symbolic links"),
+    ],
+)
+def test_a_directory_that_cannot_be_written_is_an_error(tmp_path, path, reason):
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(UsageError, match=r"--run-dir .* cannot be written"):
+    (tmp_path / "nowhere").symlink_to("missing")
+    with pytest.raises(UsageError, match=rf"--run-dir .* cannot be written \(.*({reason})\); "):
         rundir.open_new(tmp_path / path)
 
 

@@ -61,7 +61,10 @@ def plan(capfd, monkeypatch):
         ("--max-frames 9 --ray local", "--ray: is for a single run"),
         ("--max-frames 9 --env-name Pnog-v5", "--env-name Pnog-v5"),
         ("--max-frames 9 --space missing.toml", "--space missing.toml: cannot be read"),
-        ("--env-name CartPole-v1 --max-frames 9 --dir file/here", "--dir file/here: cannot be"),
+        (
+            "--env-name CartPole-v1 --max-frames 9 --dir file/here",
+            "--dir file/here: cannot be written (file is",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_one_line(plan, arguments, words):

@@ -148,7 +148,10 @@ def test_a_directory_makes_a_video_of_each_snapshot(program, checkpoint):
     ("path", "told"),
     [
         ("out.avi", "--video 'out.avi': must be a file whose name ends in .mp4 or .gif"),
-        ("run/latest.pth/out.mp4", "--video run/latest.pth/out.mp4: cannot be written"),
+        (
+            "run/latest.pth/out.mp4",
+            "--video run/latest.pth/out.mp4: cannot be written (run/latest.pth is no directory)",
+        ),
         ("folder.mp4", "--video folder.mp4: cannot be written (it is a directory)"),
     ],
 )

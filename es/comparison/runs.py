@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,16 +40,15 @@ def load(names: Sequence[str], warn: Callable[[str], None]) -> list[Run]:
     runs: dict[Path, Run] = {}
     for name in names:
         directory = Path(name)
-        for each in _directories(directory):
-            run = _read(each)
-            if run.progress["update"].size:
-                runs[each.resolve()] = run
-            elif each == directory:
-                raise UsageError(f"RUN_DIR {name}: has not finished an update yet; leave it out")
-            else:
-                warn(in_one_line(f"{each}: has not finished an update yet, and is left out"))
+        for each in _directories(directory, warn):
+            try:
+                runs[each.resolve()] = _read(each)
+            except UsageError as error:
+                if each == directory:
+                    raise UsageError(f"RUN_DIR {error}; leave it out") from error
+                warn(in_one_line(f"{error}, and is left out"))
     if not runs:
-        raise UsageError(f"RUN_DIR {' '.join(names)}: holds no run that has finished an update")
+        raise UsageError(f"RUN_DIR {' '.join(names)}: holds no run that can be compared; {EXAMPLE}")
     return list(runs.values())
 
 
@@ -92,17 +92,30 @@ def common(values: Sequence[Any]) -> Any:
     return values[0] if all(value == values[0] for value in values) else None
 
 
-def _directories(directory: Path) -> list[Path]:
+def _directories(directory: Path, warn: Callable[[str], None]) -> list[Path]:
+    """The directory itself, if it is a run's, or else those in it; raises UsageError for none.
+
+    A folder that cannot be read is told to `warn`.
+    """
+    found: list[Path] = []
+
+    def skip(error: OSError) -> None:
+        if error.filename == str(directory):
+            raise error
+        warn(in_one_line(f"{error.filename}: cannot be read ({error.strerror}), and is left out"))
+
     try:
         if not directory.is_dir():
             what = "is no directory" if directory.exists() else "there is no such directory"
             raise UsageError(f"RUN_DIR {directory}: {what}; {EXAMPLE}")
         if (directory / PROGRESS).is_file():
             return [directory]
-        # The name of an environment, and so its default directory, may have a slash in it.
-        found = [
-            path.parent for depth in ("*", "*/*") for path in directory.glob(f"{depth}/{PROGRESS}")
-        ]
+        for path, folders, files in os.walk(directory, onerror=skip, followlinks=True):
+            if PROGRESS in files:
+                found.append(Path(path))
+            # The name of an environment, and so its default directory, may have a slash in it.
+            if len(Path(path).relative_to(directory).parts) == 2:
+                folders.clear()
     except (OSError, ValueError) as error:  # a name that is too long, or has a null byte
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"RUN_DIR {directory}: cannot be read ({reason}); {EXAMPLE}") from error
@@ -114,15 +127,18 @@ def _directories(directory: Path) -> list[Path]:
 
 
 def _read(directory: Path) -> Run:
+    """Raises UsageError, which begins with the path, for what cannot be compared."""
     path = directory / PROGRESS
     try:
         progress = read_progress(path)
     except OSError as error:
-        raise UsageError(f"RUN_DIR {path}: cannot be read ({error.strerror})") from error
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
     except ValueError as error:
-        raise UsageError(f"RUN_DIR {path}: is no table of a run ({error}); leave it out") from error
+        raise UsageError(f"{path}: is no table of a run ({error})") from error
+    if not progress["update"].size:
+        raise UsageError(f"{directory}: has not finished an update yet")
     settings = directory / SETTINGS
-    config = Config(**read_toml(str(settings), "RUN_DIR")) if settings.exists() else None
+    config = Config(**read_toml(str(settings), "")) if settings.exists() else None
     return Run(directory, progress, config)
 
 

@@ -141,9 +141,9 @@ def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
 def read_toml(path: str, named: str = "--config") -> dict[str, Any]:
     """A settings file's values by field name; raises UsageError for any fault in it.
 
-    named: what on the command line the path comes from.
+    named: what on the command line the path comes from, if anything.
     """
-    source = f"{named} {path}"
+    source = f"{named} {path}" if named else path
     checked = from_mapping(load_toml(path, source), source)
     for name in checked:
         if not FIELDS[name].metadata["saved"]:

@@ -37,18 +37,29 @@ STYLES = (
 )
 THICK, THIN, PALE, BAND = 2.0, 0.8, 0.4, 0.18  # widths of lines; opacities of lines and bands
 STRETCHES = 1000  # of a line, of each of which two points are drawn
+WIDTH, HEIGHT = 8.0, 5.0  # inches of axes with their labels
+LONGEST = 3  # axes in a column, beyond which a picture would be too long: it becomes a grid
+SHRUNK = 0.8  # sides of axes in a grid
 
 
 def new_figure(
-    titles: Sequence[str], x_label: str, y_label: str, *, height: float = 5.0
+    titles: Sequence[str], x_label: str, y_label: str, *, height: float = HEIGHT
 ) -> tuple[Figure, list[Axes]]:
-    """An empty picture, with axes below each other for each title. height: of these, in inches."""
+    """An empty picture, with axes for each title: below each other, or many in a grid.
+
+    height: of axes with their labels, in inches.
+    """
     # It tells, in log lines, of fonts and of folders for caches that it misses.
     logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, height * len(titles)), dpi=120, layout="constrained")
-    panels = list(figure.subplots(len(titles), squeeze=False)[:, 0])
+    columns, rows = _grid(len(titles))
+    scale = SHRUNK if columns > 1 else 1.0
+    size = (scale * WIDTH * columns, scale * height * rows)
+    figure = Figure(figsize=size, dpi=120, layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    while len(panels) > len(titles):
+        panels.pop().remove()
     for axes, title in zip(panels, titles, strict=True):
         axes.set_title(literal(title))
         axes.set_xlabel(x_label)
@@ -58,6 +69,12 @@ def new_figure(
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_color("0.8")
     return figure, panels
+
+
+def _grid(panels: int) -> tuple[int, int]:
+    """Columns and rows of so many: the picture is about square, unless there are few."""
+    columns = 1 if panels <= LONGEST else math.ceil(math.sqrt(panels * HEIGHT / WIDTH))
+    return columns, math.ceil(panels / columns)
 
 
 def count_in_thousands(axis: Axis) -> None:
@@ -75,13 +92,20 @@ def draw_target(axes: Axes, target: float) -> None:
 
 
 def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
-    """A legend below; the picture grows where it is long."""
+    """A legend below; the picture grows where it is long.
+
+    columns: of the legend, for each WIDTH of the picture; fewer where they are too wide for it.
+    """
     entries = sum(len(axes.get_legend_handles_labels()[1]) for axes in figure.axes)
-    more = 0.2 * max(0, math.ceil(entries / columns) - 2)
-    figure.set_figheight(figure.get_figheight() + more)
-    figure.legend(
-        loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5, title=title
-    )
+    for fewer in range(round(columns * figure.get_figwidth() / WIDTH), 0, -1):
+        legend = figure.legend(
+            loc="outside lower center", ncols=fewer, frameon=False, handlelength=3.5, title=title
+        )
+        if fewer == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            more = 0.2 * max(0, math.ceil(entries / fewer) - 2)
+            figure.set_figheight(figure.get_figheight() + more)
+            return
+        legend.remove()
 
 
 def marker(values: DoubleArray) -> str | None:
