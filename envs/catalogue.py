@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +13,6 @@ from gymnasium import spaces
 
 from envs import describe_env, make_env
 from envs.spaces import describe_actions
-from es.config.sources import read_toml
 from es.errors import UsageError
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -67,14 +67,15 @@ def names(words: Sequence[str]) -> list[str]:
     return sorted(found, key=str.lower)
 
 
-def tuned_settings() -> dict[str | None, list[str]]:
+def tuned_settings() -> dict[str, list[str]]:
     """The files in configs/ by the environment that they are for, and by their own name."""
-    found: dict[str | None, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for path in sorted(CONFIGS.glob("*.toml")):
         try:
-            name = read_toml(str(path)).get("env_name")
-        except UsageError:  # a file of the user's own, who will learn when it is used
+            settings = tomllib.loads(path.read_text())
+        except (OSError, ValueError):  # a file of the user's own, who will learn when it is used
             continue
+        name = str(settings.get("env-name", settings.get("env_name")))
         for key in {name, path.stem}:  # which may be registered as well
             found.setdefault(key, []).append(f"configs/{path.name}")
     return found

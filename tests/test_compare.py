@@ -101,6 +101,8 @@ def test_a_run_in_a_folder_that_cannot_be_compared_is_left_out(compare, monkeypa
     a_run("runs/deep/4").joinpath("progress.csv").write_bytes(b"\xff\xfe")
     a_run("runs/5").joinpath("config.toml").write_text("lr = [")
     a_run("runs/6").joinpath("config.toml").write_text("weight = 1")
+    Path("runs/7").mkdir()
+    os.mkfifo("runs/7/progress.csv")
     Path("runs/locked").mkdir()
     scandir = os.scandir
 
@@ -120,6 +122,7 @@ def test_a_run_in_a_folder_that_cannot_be_compared_is_left_out(compare, monkeypa
         "runs/3/progress.csv: is no table of a run (",
         "runs/5/config.toml: is not valid TOML (",
         "runs/6/config.toml: unknown setting 'weight'",
+        "runs/7/progress.csv: is no file",
         "runs/deep/4/progress.csv: is no table of a run (",
     ]
     for line, reason in zip(lines, reasons, strict=True):

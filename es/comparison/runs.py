@@ -130,6 +130,8 @@ def _read(directory: Path) -> Run:
     """Raises UsageError, which begins with the path, for what cannot be compared."""
     path = directory / PROGRESS
     try:
+        if not path.is_file():  # but a pipe, from which nothing may ever come
+            raise UsageError(f"{path}: is no file")
         progress = read_progress(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
