@@ -28,7 +28,7 @@ import es.kernels.convolutions
 import es.kernels.images
 import es.kernels.packing  # noqa: F401
 from es.checkpoint import Checkpoint, load
-from es.monitor.curve import CurvePainter
+from es.monitor.curve import NO_CURVE
 from es.rollout import Recipe
 from es.workers.pool import WorkerPool
 from main import main
@@ -59,13 +59,14 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(autouse=True)
 def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs in this process draw no learning curve, which takes longer than they do.
+    """Runs draw no learning curve, which takes longer than they do.
 
-    All but those of tests that are marked `picture`. Runs wait for it as long as it takes.
+    All but those of tests that are marked `picture`; in this process, they wait for it as long as
+    it takes.
     """
     monkeypatch.setattr("es.monitor.monitor.PICTURE_SECONDS", 600.0)
     if request.node.get_closest_marker("picture") is None:
-        monkeypatch.setattr(CurvePainter, "_draw", lambda painter: None)
+        monkeypatch.setenv(NO_CURVE, "yes")
 
 
 class Program:

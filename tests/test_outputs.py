@@ -17,6 +17,7 @@ from tests.conftest import ENDLESS, ROOT, RUN, has_rows, read, rows, wait_until
 LIMITED = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", 1, "--workers", 0)
 
 
+@pytest.mark.picture
 def test_a_run_outlives_a_full_disk_and_lacks_nothing_afterwards(start):
     """A limit on the size of files, which can be lifted again, stands for the disk."""
     process = start(*LIMITED, "--silent")

@@ -23,7 +23,10 @@ from tests.conftest import (
 SLOW = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--n", 4, "--run-dir", "slow")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.picture), signal.SIGTERM, signal.SIGHUP],
+)
 def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start, number):
     process = start(*ENDLESS)
     wait_until(lambda: has_rows(RUN, 3))
@@ -67,6 +70,7 @@ def test_the_death_of_the_master_ends_all_workers(start):
     wait_until(lambda: all_gone(pids))
 
 
+@pytest.mark.picture
 def test_killed_workers_and_helpers_do_not_change_the_run(start, program):
     run = ("--small-net", "--env-name", "Acrobot-v1", "--n", 4, "--seed", 1, "--sigma", 1)
     end = ("--max-gradient-updates", 40)
@@ -98,6 +102,7 @@ def test_an_episode_that_never_ends_is_given_up(start, program):
     assert "--rollout-timeout 0.3" in err
 
 
+@pytest.mark.picture
 def test_an_interrupt_while_the_last_picture_is_drawn_keeps_the_outcome(start):
     process = start(*ENDLESS[:-1], 20)
     assert process.stdout is not None
