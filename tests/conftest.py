@@ -143,7 +143,7 @@ def descendants(pid: int) -> list[int]:
         return []
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], Any], seconds: float = 240) -> None:
     """Fails when the condition does not come true in time."""
     deadline = time.monotonic() + seconds
     while not condition():

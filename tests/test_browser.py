@@ -128,4 +128,4 @@ def test_tensorboard_shows_the_return_curve_in_a_browser(program):
             heights = [np.array(line, float) for line in lines if len(line) == len(returns)]
             return any(np.corrcoef(line, returns)[0, 1] < -0.999999 for line in heights)
 
-        wait_until(drawn, 120)
+        wait_until(drawn)

@@ -23,7 +23,10 @@ from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Picky, Raising, recipe
 
 pytestmark = NEEDS_RAY
 RUN = Path("checkpoints/Acrobot-v1")
-ACROBOT = ("--small-net", "--env-name", "Acrobot-v1", "--n", 40, "--seed", 1, "--obs-norm")
+ACROBOT = (
+    "--small-net", "--env-name", "Acrobot-v1", "--n", 40, "--seed", 1, "--obs-norm",
+    "--max-episode-length", 200,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +87,7 @@ def nobody_works(cluster):
 def test_nodes_that_die_and_join_change_no_result(start, program, cluster):
     doomed = cluster.add_node(num_cpus=1)
     process = start(*ACROBOT, "--ray", cluster.address, "--sigma", 0.02)
-    wait_until(lambda: has_rows(RUN, 3), seconds=150)  # nodes compile what is new to them
+    wait_until(lambda: has_rows(RUN, 3))
     cluster.remove_node(doomed, allow_graceful=False)
     cluster.add_node(num_cpus=2)
     lines: list[str] = []
