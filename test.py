@@ -90,7 +90,7 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
     say: Callable[[str], None] = _nothing if quiet else partial(print, flush=True)
     if several:
         say(f"{config.restore}, update {update}:")
-    if ours and not config.silent and (told := notice(ours.versions, config.restore)):
+    if ours and (told := notice(ours.versions, config.restore)):
         say(told)
     environment = game.environment
     if config.stochastic_start:
