@@ -14,6 +14,7 @@ from es.monitor.console import Console, command
 from es.monitor.live import Course
 from es.monitor.videos import VideoRecorder, finish, waiting
 from es.rundir import LATEST, open_existing
+from es.workers.interface import counted
 from game import scored_alike
 
 RECORDER = "recorder"  # the module that makes the videos of --video-every
@@ -98,7 +99,8 @@ def conclude(
     where = ("--ray", config.ray) if config.ray else ()
     carry_on = again(config, latest, *where)
     done = (
-        f"{counters.update} updates, {counters.episodes} episodes, {counters.frames} frames, "
+        f"{counted(counters.update, 'update')}, {counted(counters.episodes, 'episode')}, "
+        f"{counted(counters.frames, 'frame')}, "
         f"{counters.wall_seconds:.1f} s"
     )
     if unwritten:

@@ -25,6 +25,7 @@ from es.errors import RunError, UsageError
 from es.interrupts import Interrupted, Interrupts
 from es.rollout import Actor, Episode, evaluation_seed, rollout
 from es.versions import notice
+from es.workers.interface import counted
 from game import Restored, describe, restored_normalizer
 from render.video import Video
 from render.watched import Watched, frames_per_second, make_drawn
@@ -120,7 +121,7 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
         path = video.path
         if several and episodes:
             mean, _ = mean_and_std([episode.episode_return for episode in episodes])
-            path = path.with_stem(f"{path.stem}-return-{mean:.6g}")
+            path = path.with_stem(f"{path.stem}-return-{mean:.2f}")
         ended = _save(video, path, interrupts, say) or ended
     if ended:
         raise ended
@@ -188,7 +189,7 @@ def _in_words(episodes: Sequence[Episode]) -> str:
     returns = [episode.episode_return for episode in episodes]
     mean, std = mean_and_std(returns)
     return (
-        f"{len(returns)} episodes: mean {mean:.2f}, standard deviation {std:.2f}, "
+        f"{counted(len(returns), 'episode')}: mean {mean:.2f}, standard deviation {std:.2f}, "
         f"min {min(returns):.2f}, max {max(returns):.2f}"
     )
 

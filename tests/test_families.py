@@ -63,6 +63,6 @@ def test_simulators_keep_to_themselves(start, name):
     )  # fmt: skip
     out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")
-    assert out.startswith("Finished: 1 updates")
+    assert out.startswith("Finished: 1 update, ")
     assert out.count("\n") == 1
     assert [path.name for path in Path().iterdir()] == ["run"]

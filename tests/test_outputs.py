@@ -86,7 +86,7 @@ def test_a_missing_or_full_output_loses_nothing_but_words(output):
     if output == ">/dev/full":
         warning, last_line = result.stderr.splitlines()
         assert warning == "warning: standard output cannot be written (No space left on device)"
-        assert last_line.startswith("Finished: 1 updates")
+        assert last_line.startswith("Finished: 1 update, ")
     else:
         assert result.stderr == ""
 

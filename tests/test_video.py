@@ -136,7 +136,7 @@ def test_a_directory_makes_a_video_of_each_snapshot(program, checkpoint):
     found = rewards(out)
     names = ["update-1", "update-2", "update-3", "best", "latest"]
     expected = [
-        f"out-{name}-return-{reward:g}.mp4" for name, reward in zip(names, found, strict=True)
+        f"out-{name}-return-{reward:.2f}.mp4" for name, reward in zip(names, found, strict=True)
     ]
     assert sorted(os.listdir("v")) == sorted(expected)
     for name, reward in zip(expected, found, strict=True):
