@@ -200,8 +200,12 @@ def test_a_bad_file_is_one_line(tmp_path, text, words):
 
 def test_a_missing_file_is_one_line(tmp_path):
     for path in (tmp_path / "missing.toml", tmp_path):
-        with pytest.raises(UsageError, match=r"--config .*cannot be read"):
+        with pytest.raises(UsageError, match=r"--config .*cannot be read \([^)]*\)$"):
             read_toml(str(path))
+    (tmp_path / "CartPole-v1.toml").touch()
+    for wrong in ("CartPole-v1", "CartPole.toml"):
+        with pytest.raises(UsageError, match=r"did you mean .*/CartPole-v1\.toml\?$"):
+            read_toml(str(tmp_path / wrong))
 
 
 def test_only_settings_of_the_algorithm_count_as_different():

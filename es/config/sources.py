@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import io
 import json
 import tomllib
@@ -160,9 +161,18 @@ def load_toml(path: str, source: str) -> dict[str, Any]:
             raise UsageError(f"{source}: is no settings file, which would be small")
         return tomllib.loads(text.decode())
     except OSError as error:
-        raise UsageError(f"{source}: cannot be read ({error.strerror})") from error
+        raise UsageError(f"{source}: cannot be read ({error.strerror}){_hint(path)}") from error
     except (ValueError, RecursionError) as error:  # bad syntax, bytes or numbers; too deep
         raise UsageError(f"{source}: is not valid TOML ({error})") from error
+
+
+def _hint(path: str) -> str:
+    """The file that was likely meant by a path of none."""
+    with contextlib.suppress(OSError, ValueError):
+        names = [file.name for file in Path(path).parent.glob("*.toml")]
+        close = difflib.get_close_matches(Path(path).name, names, n=1)
+        return f"; did you mean {Path(path).with_name(close[0])}?" if close else ""
+    return ""
 
 
 def write_toml(settings: Mapping[str, Any], title: str = TITLE) -> str:
