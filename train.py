@@ -26,6 +26,7 @@ from es.versions import versions
 from game import Restored
 from launch import Run, launch
 from model import unflatten
+from render.window import watching
 
 
 def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
@@ -64,7 +65,7 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
         status, last_line = conclude(
             run.config, trainer.counters, trainer.solved, path, interrupted, unwritten
         )
-        console.say(f"Watch it: {again(run.config, path / rundir.LATEST, '--test')}")
+        console.say(f"Watch it: {again(run.config, path / rundir.LATEST, *watching())}")
         console.close(last_line)
         return status
 

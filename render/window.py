@@ -52,15 +52,22 @@ def enlargement(size: tuple[int, ...]) -> int:
     return max(1, min(-(-SMALLEST_SIDE // min(size)), LARGEST_SIDE // max(size)))
 
 
+def watching() -> tuple[str, ...]:
+    """The flags that show a policy: in a window, or as a video where there is no display."""
+    return ("--test",) if _may_have_display() else ("--test", "--video", "policy.mp4")
+
+
+def _may_have_display() -> bool:
+    variables = ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform != "linux" or any(os.environ.get(name) for name in variables)
+
+
 def _open_display() -> Any:
     """The module pygame with its display opened; raises UsageError where there is none."""
-    chosen = os.environ.get("SDL_VIDEODRIVER")
     none = UsageError(
-        "--test: there is no display to open a window on; give --video FILE.mp4 or --no-render"
+        "--test: there is no display here to open a window on; give --video FILE.mp4 or --no-render"
     )
-    if sys.platform == "linux" and not (
-        chosen or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    ):
+    if not _may_have_display():
         raise none  # SDL would complain on its own before it falls back
     import pygame
 
@@ -68,6 +75,9 @@ def _open_display() -> Any:
         pygame.display.init()
     except pygame.error:
         raise none from None
-    if not chosen and pygame.display.get_driver() in ("offscreen", "dummy"):
+    if not os.environ.get("SDL_VIDEODRIVER") and pygame.display.get_driver() in (
+        "offscreen",
+        "dummy",
+    ):
         raise none  # SDL's last resorts, which show nothing
     return pygame

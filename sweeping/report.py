@@ -18,6 +18,7 @@ from es.monitor import plotting
 from es.monitor.console import Console, command
 from es.rundir import LATEST, move_aside, write_text
 from es.workers.interface import counted
+from render.window import watching
 from sweeping.space import settings, start
 from sweeping.study import FRAMES, INTERRUPTED, REASON, Sweep, best_of, trial_name
 
@@ -89,7 +90,7 @@ def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
     console.say(
         f"Best: trial {best.number}, {_found(sweep, best)}\n"
         f"{_gain(study, sweep, best)}"
-        f"Watch it: {command('--test', '--restore', run / LATEST, program='main.py')}"
+        f"Watch it: {command(*watching(), '--restore', run / LATEST, program='main.py')}"
     )
     train = command("--config", sweep.directory / BEST, program="main.py")
     return f"Train with its settings (for longer: give another budget, too): {train}"

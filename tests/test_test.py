@@ -83,6 +83,19 @@ def test_the_run_is_not_touched(program, run):
     assert read(run).counters.update == 3
 
 
+@pytest.mark.parametrize(
+    ("display", "flags"), [(":0", "--test --restore"), ("", "--test --video policy.mp4 --restore")]
+)
+def test_a_run_tells_how_it_can_be_watched_here(program, monkeypatch, display, flags):
+    monkeypatch.setattr("sys.platform", "linux")
+    for variable in ("WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("DISPLAY", display)
+    (line,) = program.train("--max-gradient-updates", 1).splitlines()[-2:-1]
+    assert line.startswith("Watch it: ")
+    assert line.endswith(f" {flags} checkpoints/CartPole-v1/latest.pth")
+
+
 def test_without_a_display_the_remedy_is_named(program, run, monkeypatch):
     for variable in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(variable, raising=False)
