@@ -93,10 +93,10 @@ def draw_target(axes: Axes, target: float, *, in_legend: bool = True) -> None:
     if in_legend:
         line.set_label(words)
         return
-    axes.annotate(  # at the left, where curves have not come as far
-        words, (0.01, target), (0, 3), xycoords=axes.get_yaxis_transform(),
-        textcoords="offset points", fontsize="small", zorder=4,
-        bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1},
+    axes.annotate(  # at the left, where curves are seldom as far up
+        words, (0.01, target), (0, -3), xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points", verticalalignment="top", fontsize="small", zorder=4,
+        bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0},
     )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
         legend = figure.legend(
             loc="outside lower center", ncols=fewer, frameon=False, handlelength=3.5, title=title
         )
-        if fewer == 1 or _fits(legend, figure):
+        if fewer == 1 or _share(legend, figure) <= 1:
             entries += _wrap(legend, figure)
             more = 0.2 * max(0, math.ceil(entries / fewer) - 2)
             figure.set_figheight(figure.get_figheight() + more)
@@ -119,10 +119,11 @@ def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
         legend.remove()
 
 
-def _fits(legend: Legend, figure: Figure) -> bool:
+def _share(legend: Legend, figure: Figure) -> float:
+    """The legend's width as a share of the picture's."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that the font does not have
-        return legend.get_window_extent().width <= figure.bbox.width
+        return legend.get_window_extent().width / figure.bbox.width
 
 
 def _wrap(legend: Legend, figure: Figure) -> int:
@@ -130,8 +131,8 @@ def _wrap(legend: Legend, figure: Figure) -> int:
     texts = legend.get_texts()
     whole = [text.get_text().replace(r"\$", "$") for text in texts]  # as before `literal`
     width = max(map(len, whole), default=0)
-    while not _fits(legend, figure) and width > 1:
-        width = width * 9 // 10
+    while (share := _share(legend, figure)) > 1 and width > 1:
+        width = min(width - 1, int(width / share) + 1)
         for text, words in zip(texts, whole, strict=True):
             text.set_text(literal(textwrap.fill(words, width, break_on_hyphens=False)))
     return sum(text.get_text().count("\n") for text in texts)
