@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from es.comparison.runs import WITHOUT_SETTINGS, Group, common
-from es.comparison.summary import spread
+from es.comparison.summary import Windows, spread
 from es.monitor import plotting
 from es.monitor.progress import Progress, running_mean
 from es.noise import DoubleArray
@@ -23,7 +23,7 @@ CLOCKS: dict[str, tuple[str, Callable[[Progress], DoubleArray]]] = {
 ENDS_ALIKE = 0.99  # of the longest run of a group: where a mean over seeds may end untold
 
 
-def compare(groups: Sequence[Group], by: str, windows: Mapping[str | None, int]) -> Figure:
+def compare(groups: Sequence[Group], by: str, windows: Windows) -> Figure:
     """The unperturbed returns of groups, smoothed over so many updates of each task.
 
     by: one of CLOCKS.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from es.monitor.progress import Progress, running_mean, smoothing_window
 from es.noise import DoubleArray
 
 POINTS = 500  # of a mean line
+Windows = Mapping[str | None, int]  # of each task: over how many updates returns are smoothed
 
 
 class Summary(NamedTuple):
@@ -43,7 +44,7 @@ class Spread(NamedTuple):
     std: DoubleArray | None
 
 
-def windows_of(groups: Sequence[Group]) -> dict[str | None, int]:
+def windows_of(groups: Sequence[Group]) -> Windows:
     """Over how many updates the returns of each task of these groups are smoothed."""
     updates: dict[str | None, list[int]] = {}
     for group in groups:

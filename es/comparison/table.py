@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.table import Table
 from rich.text import Text
 
 from es.comparison.runs import WITHOUT_SETTINGS
-from es.comparison.summary import Summary
+from es.comparison.summary import Summary, Windows
 from es.errors import in_one_line
 
 HEADER = ("group", "seeds", "updates", "episodes", "frames", "minutes", "final", "best", "steps/s")
@@ -18,7 +18,6 @@ LEGEND = (
     "final: mean unperturbed return of the last {last} of each run; best: the highest of "
     "{many} updates in a row; ±: standard deviation over seeds. Figures are means over seeds."
 )
-Windows = Mapping[str | None, int]  # of each task: over how many updates returns are smoothed
 
 
 def as_csv(summaries: Sequence[Summary]) -> str:
