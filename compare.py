@@ -86,15 +86,15 @@ def compare(options: Options, interrupts: Interrupts) -> int:
 
     from es.comparison import picture, table
     from es.comparison.runs import group, load
-    from es.comparison.summary import summarise, window_of
+    from es.comparison.summary import summarise, windows_of
     from es.monitor import plotting
 
     def warn(text: str) -> None:
         print(f"warning: {text}", file=sys.stderr)
 
     groups = group(load(options.run_dirs, warn), warn)
-    window = window_of(groups)
-    summaries = [summarise(each, window) for each in groups]
+    windows = windows_of(groups)
+    summaries = [summarise(each, windows[each.task]) for each in groups]
     base = Path(re.sub(r"\.(png|csv|md)$", "", options.output))
     if not base.name:
         raise UsageError(f"--output {options.output}: must be the name of files")
@@ -103,20 +103,20 @@ def compare(options: Options, interrupts: Interrupts) -> int:
     try:
         # On a terminal alone; a picture of many environments takes its time.
         with Console(stderr=True).status("Drawing the learning curves ..."), interrupts.allowed():
-            drawn = plotting.png(picture.compare(groups, options.by, window))
+            drawn = plotting.png(picture.compare(groups, options.by, windows))
     except Interrupted as interrupted:
         return interrupted.status
     contents = {
         png: drawn,
         rows: table.as_csv(summaries).encode(),
-        text: table.as_markdown(summaries, window, png.name).encode(),
+        text: table.as_markdown(summaries, windows, png.name).encode(),
     }
     with rundir.writable(base, "--output"):
         base.parent.mkdir(parents=True, exist_ok=True)
         for path, content in contents.items():
             rundir.replace(path, content)
     width = None if sys.stdout.isatty() else WIDE
-    Console(highlight=False, width=width).print(table.for_terminal(summaries, window))
+    Console(highlight=False, width=width).print(table.for_terminal(summaries, windows))
     print("Written:", ", ".join(map(str, contents)))
     return 0
 

@@ -13,7 +13,7 @@ import pytest
 from compare import By, main
 from es.comparison import picture
 from es.comparison.runs import group, load
-from es.comparison.summary import summarise
+from es.comparison.summary import summarise, windows_of
 from es.monitor import plotting
 from es.monitor.progress import read_progress
 from tests.conftest import run_python
@@ -46,22 +46,25 @@ def test_the_files_and_the_table(compare):
     assert (status, err) == (0, "")
     assert sorted(path.name for path in Path("out").iterdir()) == ["c.csv", "c.md", "c.png"]
     runs = group(load(["1", "2", "3", "a|b [red]"], pytest.fail), pytest.fail)
-    assert Path("out/c.png").read_bytes() == plotting.png(picture.compare(runs, "episodes", 5))
+    windows = {"CartPole-v1": 6, None: 2}  # by the middle one of 20, 30 and 30 updates, and by 2
+    assert windows_of(runs) == windows
+    drawn = plotting.png(picture.compare(runs, "episodes", windows))
+    assert Path("out/c.png").read_bytes() == drawn
     with Path("out/c.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["label"] for row in rows] == ["lr 0.1", "lr 0.5", "a|b [red]"]
     for row, each in zip(rows, runs, strict=True):
-        for name, value in summarise(each, 5)._asdict().items():
+        for name, value in summarise(each, windows[each.task])._asdict().items():
             assert row[name] == ("" if value is None else str(value))
     markdown = Path("out/c.md").read_text()
     assert (
-        "| lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 27.00 ± 0.00 | 27.00 ± 0.00 | 1,000 |" in markdown
+        "| lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 ± 0.00 | 26.50 ± 0.00 | 1,000 |" in markdown
     )
     assert "| a\\|b [red] | 1 | 2 |" in markdown
     for words in (
         "lr 0.1",
-        "27.00 ± 0.00",
-        "the last 5 updates",
+        "26.50 ± 0.00",
+        "the last few updates (CartPole-v1: 6, runs without settings: 2)",
         "a|b [red]",
         "Written: out/c.png, out/c.csv, out/c.md",
     ):
@@ -115,6 +118,7 @@ def test_a_run_in_a_folder_that_cannot_be_compared_is_left_out(compare, monkeypa
     status, out, err = compare("runs")
     assert status == 0
     assert "CartPole-v1 │     1 │" in out
+    assert "the last 2 updates of each run" in out
     lines = err.splitlines()
     reasons = [
         "runs/locked: cannot be read (Permission denied)",

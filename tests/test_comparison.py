@@ -1,6 +1,7 @@
 """Runs beside each other: grouped, summed up over seeds, drawn."""
 
 import statistics
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from es.comparison import picture
 from es.comparison.runs import group, load
-from es.comparison.summary import spread, summarise, window_of
+from es.comparison.summary import spread, summarise, windows_of
 from tests.records import a_run, without_settings
 
 RISING = [float(value) for value in range(30)]
@@ -53,7 +54,7 @@ def test_runs_that_differ_in_what_changes_no_result_are_one_group():
     differing = [
         {"seed": 1, "optimizer": "adam", "workers": 3, "run_dir": "x"},
         {"seed": 2, "use_adam": True, "silent": True, "target_return": 9.0, "max_minutes": 5.0},
-        {"seed": 3, "optimizer": "adam", "max_gradient_updates": 7},
+        {"seed": 3, "optimizer": "adam", "max_gradient_updates": 7, "small_net": False},
     ]
     runs = [a_run(str(number), settings=each) for number, each in enumerate(differing)]
     (only,) = groups(*runs)
@@ -77,6 +78,14 @@ def test_runs_that_differ_in_what_changes_no_result_are_one_group():
         ([{"lr_schedule": "linear", "max_gradient_updates": 9},
           {"lr_schedule": "linear", "max_gradient_updates": 5}],
          ["max-gradient-updates 9", "max-gradient-updates 5"]),
+        # Of several tasks: what differs within each, of which it is named.
+        ([{}, {"env_name": "Acrobot-v1", "n": 8}, {"env_name": "Acrobot-v1", "lr": 0.26526497}],
+         ["CartPole-v1", "Acrobot-v1, n 8, lr 0.1", "Acrobot-v1, n 40, lr 0.265"]),
+        ([{"lr": 0.26526497}, {"lr": 0.26528}, {}], ["lr 0.26526", "lr 0.26528", "lr 0.1"]),
+        # The same game, played by one network from its memory and by the other from its screen.
+        ([{"env_kwargs": ("obs_type=ram",), "hidden_sizes": (8,)},
+          {"env_kwargs": ("obs_type=rgb",), "small_net": False, "vbn": True}],
+         ["env-kwargs obs_type=ram, hidden-sizes 8", "env-kwargs obs_type=rgb, vbn"]),
     ],
 )  # fmt: skip
 def test_a_label_is_what_sets_a_group_apart(settings, expected):
@@ -103,6 +112,9 @@ def test_runs_without_settings_are_named_after_their_directories(tmp_path):
     names = ["a/one", "a/two", "b/two"]
     runs = [without_settings(name) for name in names]
     assert labels(*runs, a_run("c")) == ["one", "a/two", "b/two", "CartPole-v1"]
+    assert labels(without_settings("d/CartPole-v1"), Path("c")) == [
+        "CartPole-v1 (d/CartPole-v1)", "CartPole-v1 (c)",
+    ]  # fmt: skip
 
 
 def test_folders_of_a_directory_are_runs_and_none_counts_twice():
@@ -132,7 +144,8 @@ def test_the_mean_is_taken_between_points_and_where_all_runs_have_some():
 
 def drawn(by, *directories):
     """The axes, the lines by label and the entries of the legend."""
-    figure = picture.compare(groups(*directories), by, 4)
+    found = groups(*directories)
+    figure = picture.compare(found, by, windows_of(found))
     (axes,), (legend,) = figure.axes, figure.legends
     entries = [text.get_text() for text in legend.get_texts()]
     return axes, {line.get_label(): line for line in axes.lines}, entries, legend
@@ -149,7 +162,10 @@ def test_the_picture_has_a_line_and_a_band_per_group(by, label, last):
     alone = a_run("3", [7.0] * 20, {"lr": 0.5})
     axes, lines, entries, legend = drawn(by, *runs, alone)
     assert entries == ["lr 0.1 (2 seeds)", "lr 0.5"]
-    assert "± 1 standard deviation" in legend.get_title().get_text()
+    # With a run of 20 updates and one of 30, also in time and frames.
+    assert legend.get_title().get_text() == (
+        "mean over seeds, as far as all have come; band: ± 1 standard deviation; pale: single runs"
+    )
     assert axes.get_title() == "CartPole-v1"
     assert axes.get_xlabel() == label
     assert axes.get_ylabel() == "unperturbed return (mean of 4 updates)"
@@ -168,20 +184,31 @@ def test_the_picture_has_a_line_and_a_band_per_group(by, label, last):
 def test_each_environment_has_axes_of_its_own():
     other = {"env_name": "Acrobot-v1", "target_return": -80.0}
     runs = [a_run("1", FALLING), a_run("2", RISING, other), a_run("3", RISING, other | {"seed": 2})]
-    figure = picture.compare(groups(*runs), "frames", 4)
+    found = groups(*runs)
+    figure = picture.compare(found, "frames", windows_of(found))
     first, second = figure.axes
     assert (first.get_title(), second.get_title()) == ("CartPole-v1", "Acrobot-v1")
     assert [line.get_label() for line in first.lines] == ["CartPole-v1"]
-    assert "solved: -80" in [line.get_label() for line in second.lines]
+    for axes, window in ((first, 4), (second, 6)):
+        assert axes.get_ylabel() == f"unperturbed return (mean of {window} updates)"
+    heights = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in second.lines}
+    assert heights["Acrobot-v1 (2 seeds)"][-1] == pytest.approx(statistics.mean(RISING[-6:]))
+    # A target is named where it is one.
+    assert [text.get_text() for axes in figure.axes for text in axes.texts] == ["target: -80"]
+    assert [text.get_text() for text in second.texts] == ["target: -80"]
+    assert [-80, -80] in heights.values()
     (legend,) = figure.legends
-    assert len(legend.get_texts()) == 3
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "CartPole-v1", "Acrobot-v1 (2 seeds)",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("count", "columns"), [(3, 1), (7, 3)])
 def test_many_environments_lie_in_a_grid(count, columns):
     names = [f"a_module_of_mine.environments:Game{number}-v0" for number in range(count)]
     runs = [a_run(f"{number}", settings={"env_name": name}) for number, name in enumerate(names)]
-    figure = picture.compare(groups(*runs), "frames", 4)
+    found = groups(*runs)
+    figure = picture.compare(found, "frames", windows_of(found))
     assert [axes.get_title() for axes in figure.axes] == names
     cells = [cell for axes in figure.axes if (cell := axes.get_subplotspec())]
     assert [(cell.rowspan.start, cell.colspan.start) for cell in cells] == [
@@ -197,9 +224,9 @@ def test_the_table_says_what_the_picture_shows():
     """However short the runs are, and however quickly they learn."""
     learning = [10.0, 100.0, 400.0, 500.0, 500.0, 500.0, 480.0]
     runs = groups(a_run("1", learning, {"seed": 1}), a_run("2", learning[:-1], {"seed": 2}))
-    window = window_of(runs)
-    (row,) = (summarise(each, window) for each in runs)
-    pale = picture.compare(runs, "episodes", window).axes[0].lines[:2]
+    windows = windows_of(runs)
+    (row,) = (summarise(each, windows["CartPole-v1"]) for each in runs)
+    pale = picture.compare(runs, "episodes", windows).axes[0].lines[:2]
     ends = [float(np.asarray(line.get_ydata())[-1]) for line in pale]
     assert row.final == pytest.approx(statistics.mean(ends))
     assert ends == [490.0, 500.0]
@@ -221,10 +248,32 @@ def test_a_target_that_all_runs_have_is_a_dashed_line(targets, shown):
     runs = [a_run(f"{each}", settings={"target_return": target, "lr": each})
             for each, target in zip((1.0, 2.0), targets, strict=True)]  # fmt: skip
     _, lines, entries, _ = drawn("frames", *runs)
-    assert ("solved: 9" in entries) is shown
+    assert ("target: 9" in entries) is shown
     if shown:
-        assert lines["solved: 9"].get_ydata() == [9, 9]
-        assert lines["solved: 9"].is_dashed()
+        assert lines["target: 9"].get_ydata() == [9, 9]
+        assert lines["target: 9"].is_dashed()
+
+
+def test_nothing_is_said_of_a_mean_that_goes_nearly_to_the_end():
+    runs = [a_run(f"{last}", settings={"seed": last}, frames=[5, last]) for last in (1000, 1005)]
+    legend = drawn("frames", *runs)[3]
+    assert legend.get_title().get_text().startswith("mean over seeds; band")
+
+
+def test_the_legend_is_never_wider_than_the_picture():
+    words = "$a_" + "/Wide文" * 30 + " and$ so on" * 9
+    runs = [a_run(f"{number}", settings={"restore": f"{words}{number}"}) for number in (1, 2)]
+    axes, _, entries, legend = drawn("frames", *runs)
+    figure = axes.figure
+    with warnings.catch_warnings(action="ignore"):  # of the letter that the font does not have
+        figure.draw_without_rendering()
+        assert 0.7 * figure.bbox.width < legend.get_window_extent().width <= figure.bbox.width
+    assert axes.get_window_extent().height > 450  # pixels, beside the long legend
+    for number, entry in enumerate(entries, start=1):  # wrapped, and whole
+        assert "".join(entry.split()) == "".join(rf"restore{words}{number}".split()).replace(
+            "$", r"\$"
+        )
+    assert labels(*runs) == [f"restore {words}1", f"restore {words}2"]
 
 
 def test_many_groups_stay_apart():

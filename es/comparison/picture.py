@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from es.comparison.runs import Group, common
-from es.comparison.summary import spread
+from es.comparison.runs import WITHOUT_SETTINGS, Group, common
+from es.comparison.summary import Windows, spread
 from es.monitor import plotting
 from es.monitor.progress import Progress, running_mean
 from es.noise import DoubleArray
@@ -20,44 +20,45 @@ CLOCKS: dict[str, tuple[str, Callable[[Progress], DoubleArray]]] = {
     "episodes": ("training episodes", lambda progress: progress["episodes"]),
     "minutes": ("wall-clock time (minutes)", lambda progress: progress["wall_seconds"] / 60),
 }
+ENDS_ALIKE = 0.99  # of the longest run of a group: where a mean over seeds may end untold
 
 
-def compare(groups: Sequence[Group], by: str, window: int) -> Figure:
-    """The unperturbed returns of groups, smoothed over `window` updates. by: one of CLOCKS.
+def compare(groups: Sequence[Group], by: str, windows: Windows) -> Figure:
+    """The unperturbed returns of groups, smoothed over so many updates of each task.
+
+    by: one of CLOCKS.
 
     Each environment has axes of its own, since returns of several cannot be compared.
     """
     x_label, clock = CLOCKS[by]
-    environments = list(dict.fromkeys(map(_environment, groups)))
+    tasks = list(dict.fromkeys(group.task for group in groups))
     figure, panels = plotting.new_figure(
-        [name or "runs without settings" for name in environments],
-        x_label,
-        f"unperturbed return (mean of {window} updates)",
+        [task or WITHOUT_SETTINGS for task in tasks], x_label, "unperturbed return"
     )
+    complete = True
     opacity = 1.0 if len(groups) <= 4 else 0.5  # of what lies behind the mean lines
     for index, group in enumerate(groups):
+        window = windows[group.task]
         lines = [
             (clock(run.progress), running_mean(run.progress["unperturbed_return"], window))
             for run in group.runs
         ]
-        axes = panels[environments.index(_environment(group))]
-        _draw(axes, lines, group.label, index, opacity)
-    for axes, name in zip(panels, environments, strict=True):
+        _draw(panels[tasks.index(group.task)], lines, group.label, index, opacity)
+        ends = [at[-1] for at, _ in lines]
+        complete &= min(ends) >= ENDS_ALIKE * max(ends)
+    for axes, task in zip(panels, tasks, strict=True):
+        axes.set_ylabel(f"unperturbed return (mean of {windows[task]} updates)")
         if by != "minutes":
             plotting.count_in_thousands(axes.xaxis)
-        shown = [run for group in groups if _environment(group) == name for run in group.runs]
+        shown = [run for group in groups if group.task == task for run in group.runs]
         target = common([run.config and run.config.target_return for run in shown])
         if target is not None:
-            plotting.draw_target(axes, target)
+            plotting.draw_target(axes, target, in_legend=len(tasks) == 1)
     several = any(len(group.runs) > 1 for group in groups)
-    note = "mean over seeds; band: ± 1 standard deviation; pale: single runs" if several else None
-    plotting.add_legend(figure, columns=2, title=note)
+    mean = "mean over seeds" if complete else "mean over seeds, as far as all have come"
+    note = f"{mean}; band: ± 1 standard deviation; pale: single runs"
+    plotting.add_legend(figure, columns=2, title=note if several else None)
     return figure
-
-
-def _environment(group: Group) -> str | None:
-    config = group.runs[0].config
-    return config.env_name if config else None
 
 
 def _draw(

@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from es.config import FIELDS, Config, flag
-from es.config.sources import deciding, read_toml
+from es.comparison.labels import identity, labels
+from es.config import Config
+from es.config.sources import read_toml
 from es.errors import UsageError, in_one_line
 from es.monitor.progress import Progress, read_progress
 from es.rundir import PROGRESS, SETTINGS
 
 EXAMPLE = "give a run's directory, such as checkpoints/CartPole-v1"
+WITHOUT_SETTINGS = "runs without settings"
 
 
 class Run(NamedTuple):
@@ -29,6 +31,12 @@ class Group(NamedTuple):
 
     label: str
     runs: list[Run]
+
+    @property
+    def task(self) -> str | None:
+        """The environment's name, unless the settings are missing."""
+        config = self.runs[0].config
+        return config.env_name if config else None
 
 
 def load(names: Sequence[str], warn: Callable[[str], None]) -> list[Run]:
@@ -60,7 +68,7 @@ def group(runs: Sequence[Run], warn: Callable[[str], None]) -> list[Group]:
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        key = repr(_identity(run.config)) if run.config else str(run.directory)
+        key = repr(identity(run.config)) if run.config else str(run.directory)
         groups.setdefault(key, []).append(run)
     for key, members in groups.items():
         furthest: dict[Any, Run] = {}
@@ -72,19 +80,8 @@ def group(runs: Sequence[Run], warn: Callable[[str], None]) -> list[Group]:
         kept_ones = {id(run) for run in furthest.values()}
         groups[key] = [run for run in members if id(run) in kept_ones]
     firsts = [each[0] for each in groups.values()]
-    identities = [_identity(run.config) for run in firsts if run.config]
-    differing = [name for name in FIELDS if len({repr(own.get(name)) for own in identities}) > 1]
-    unnamed = [run.directory.resolve().name for run in firsts if not run.config]
-
-    def label(run: Run) -> str:
-        if run.config is None:
-            name = run.directory.resolve().name  # that of '.', too
-            return name if unnamed.count(name) == 1 else str(run.directory)
-        own = _identity(run.config)
-        words = [_words(name, own[name]) for name in differing if name in own]
-        return ", ".join(words) or run.config.env_name
-
-    return [Group(in_one_line(label(each[0])), each) for each in groups.values()]
+    names = labels([(run.directory, run.config) for run in firsts])
+    return [Group(name, each) for name, each in zip(names, groups.values(), strict=True)]
 
 
 def common(values: Sequence[Any]) -> Any:
@@ -142,24 +139,3 @@ def _read(directory: Path) -> Run:
     settings = directory / SETTINGS
     config = Config(**read_toml(str(settings), "")) if settings.exists() else None
     return Run(directory, progress, config)
-
-
-def _identity(config: Config) -> dict[str, Any]:
-    """The settings that its group shares."""
-    values = {name: getattr(config, name) for name in deciding(config)}
-    values["optimizer"] = config.optimizer_name  # whichever flag it was chosen with
-    values["restore"] = config.restore  # what it branched off from
-    return {name: value for name, value in values.items() if name not in ("seed", "use_adam")}
-
-
-def _words(name: str, value: Any) -> str:
-    word = flag(name)[2:]
-    if name == "env_name":
-        return str(value)
-    if isinstance(value, bool):
-        return word if value else f"no {word}"
-    if isinstance(value, tuple):
-        value = " ".join(map(str, value))
-    if value == "":
-        value = "none"
-    return f"{word} {'default' if value is None else value}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,14 +12,15 @@ from es.monitor.progress import Progress, running_mean, smoothing_window
 from es.noise import DoubleArray
 
 POINTS = 500  # of a mean line
+Windows = Mapping[str | None, int]  # of each task: over how many updates returns are smoothed
 
 
 class Summary(NamedTuple):
     """A group's row of the table: means over its runs.
 
-    final: the mean unperturbed return of the last updates, as many as the picture is smoothed over.
-    best: the highest of as many updates in a row. final_std, best_std: over the runs, where there
-    are several. steps_per_second: the median over a run's updates.
+    final: the mean unperturbed return of each run's last updates, as many as the picture of its
+    task is smoothed over. best: the highest of as many updates in a row. final_std, best_std: over
+    the runs, where there are several. steps_per_second: the median over a run's updates.
     """
 
     label: str
@@ -43,11 +44,13 @@ class Spread(NamedTuple):
     std: DoubleArray | None
 
 
-def window_of(groups: Sequence[Group]) -> int:
-    """Over how many updates the returns of these groups are smoothed."""
-    return smoothing_window(
-        int(np.median([run.progress["update"].size for group in groups for run in group.runs]))
-    )
+def windows_of(groups: Sequence[Group]) -> Windows:
+    """Over how many updates the returns of each task of these groups are smoothed."""
+    updates: dict[str | None, list[int]] = {}
+    for group in groups:
+        sizes = [run.progress["update"].size for run in group.runs]
+        updates.setdefault(group.task, []).extend(sizes)
+    return {task: smoothing_window(int(np.median(sizes))) for task, sizes in updates.items()}
 
 
 def summarise(group: Group, window: int) -> Summary:

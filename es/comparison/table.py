@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from es.comparison.summary import Summary
+from es.comparison.runs import WITHOUT_SETTINGS
+from es.comparison.summary import Summary, Windows
+from es.errors import in_one_line
 
 HEADER = ("group", "seeds", "updates", "episodes", "frames", "minutes", "final", "best", "steps/s")
 LEGEND = (
-    "final: mean unperturbed return of the last {window} updates; best: the highest of {window} "
-    "updates in a row; ±: standard deviation over seeds. The rest are means over seeds."
+    "final: mean unperturbed return of the last {last} of each run; best: the highest of "
+    "{many} updates in a row; ±: standard deviation over seeds. Figures are means over seeds."
 )
 
 
@@ -27,24 +29,33 @@ def as_csv(summaries: Sequence[Summary]) -> str:
     return text.getvalue()
 
 
-def as_markdown(summaries: Sequence[Summary], window: int, picture: str) -> str:
+def as_markdown(summaries: Sequence[Summary], windows: Windows, picture: str) -> str:
     """One row per group, with a line that says what the columns are, and the picture below."""
     rows = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *map(_cells, summaries)]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(
-        [*lines, "", LEGEND.format(window=window), "", f"![learning curves](<{picture}>)", ""]
-    )
+    return "\n".join([*lines, "", _legend(windows), "", f"![learning curves](<{picture}>)", ""])
 
 
-def for_terminal(summaries: Sequence[Summary], window: int) -> Table:
+def for_terminal(summaries: Sequence[Summary], windows: Windows) -> Table:
     """One row per group."""
-    table = Table(caption=LEGEND.format(window=window), caption_justify="left")
+    table = Table(caption=Text(_legend(windows)), caption_justify="left")
     for name in HEADER:
         left = name == HEADER[0]
         table.add_column(name, justify="left" if left else "right", overflow="fold")
     for summary in summaries:
         table.add_row(*map(Text, _cells(summary)))  # in which brackets are no markup
     return table
+
+
+def _legend(windows: Windows) -> str:
+    """What the columns are."""
+    if len(set(windows.values())) == 1:
+        (many,) = set(windows.values())
+        return LEGEND.format(last=f"{many} updates", many=many)
+    each = ", ".join(
+        in_one_line(f"{task or WITHOUT_SETTINGS}: {many}") for task, many in windows.items()
+    )
+    return LEGEND.format(last=f"few updates ({each})", many="as many")
 
 
 def _cells(row: Summary) -> tuple[str, ...]:

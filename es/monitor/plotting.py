@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import math
+import textwrap
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # Matplotlib is imported where something is drawn
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
 
 # The colours of Okabe and Ito (2008), which colour-blind people can tell apart, without the yellow,
 # which is too pale for a line.
@@ -84,28 +86,56 @@ def count_in_thousands(axis: Axis) -> None:
     axis.set_major_formatter(EngFormatter(sep=""))
 
 
-def draw_target(axes: Axes, target: float) -> None:
-    """A dashed line at the --target-return."""
-    axes.axhline(
-        target, color=BLACK, linewidth=1.2, linestyle=(0, (4, 4)), label=f"solved: {target:g}"
-    )
+def draw_target(axes: Axes, target: float, *, in_legend: bool = True) -> None:
+    """A dashed line at the --target-return, named in the legend or else beside it."""
+    line = axes.axhline(target, color=BLACK, linewidth=1.2, linestyle=(0, (4, 4)))
+    words = f"target: {target:g}"
+    if in_legend:
+        line.set_label(words)
+        return
+    axes.annotate(  # at the left, where curves are seldom as far up
+        words, (0.01, target), (0, -3), xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points", verticalalignment="top", fontsize="small", zorder=4,
+        bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0},
+    )  # fmt: skip
 
 
 def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
     """A legend below; the picture grows where it is long.
 
-    columns: of the legend, for each WIDTH of the picture; fewer where they are too wide for it.
+    columns: of the legend, for each WIDTH of the picture; fewer where they are too wide for it, and
+    entries that are wider than the picture are wrapped.
     """
     entries = sum(len(axes.get_legend_handles_labels()[1]) for axes in figure.axes)
     for fewer in range(round(columns * figure.get_figwidth() / WIDTH), 0, -1):
         legend = figure.legend(
             loc="outside lower center", ncols=fewer, frameon=False, handlelength=3.5, title=title
         )
-        if fewer == 1 or legend.get_window_extent().width <= figure.bbox.width:
+        if fewer == 1 or _share(legend, figure) <= 1:
+            entries += _wrap(legend, figure)
             more = 0.2 * max(0, math.ceil(entries / fewer) - 2)
             figure.set_figheight(figure.get_figheight() + more)
             return
         legend.remove()
+
+
+def _share(legend: Legend, figure: Figure) -> float:
+    """The legend's width as a share of the picture's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that the font does not have
+        return legend.get_window_extent().width / figure.bbox.width
+
+
+def _wrap(legend: Legend, figure: Figure) -> int:
+    """Breaks entries until the legend fits; returns by how many lines it has grown."""
+    texts = legend.get_texts()
+    whole = [text.get_text().replace(r"\$", "$") for text in texts]  # as before `literal`
+    width = max(map(len, whole), default=0)
+    while (share := _share(legend, figure)) > 1 and width > 1:
+        width = min(width - 1, int(width / share) + 1)
+        for text, words in zip(texts, whole, strict=True):
+            text.set_text(literal(textwrap.fill(words, width, break_on_hyphens=False)))
+    return sum(text.get_text().count("\n") for text in texts)
 
 
 def marker(values: DoubleArray) -> str | None:
