@@ -47,8 +47,8 @@ def choose_backend() -> None:
 def travelling_body(env: gymnasium.Env) -> int | None:
     """The body of a MuJoCo environment that leaves the place where it started, if there is one.
 
-    That is what the environment's own camera is to track, or else what its first joint moves about
-    in the world. A camera that is to look at a place has none.
+    It is the one that the environment's camera is said to track, or else, where that is not said
+    to look at a place, the one that moves first in the model; and it is free to go anywhere.
     """
     renderer = getattr(env.unwrapped, "mujoco_renderer", None)
     if renderer is None:
@@ -56,14 +56,15 @@ def travelling_body(env: gymnasium.Env) -> int | None:
     import mujoco
 
     model, config = renderer.model, renderer.default_cam_config or {}
-    if "trackbodyid" in config:
-        tracked = config["trackbodyid"]
-        return int(model.body_rootid[tracked]) if tracked > 0 else None
-    moves = {int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_SLIDE)}
-    if "lookat" in config or not model.njnt or int(model.jnt_type[0]) not in moves:
+    tracked = config.get("trackbodyid")
+    if tracked is None and "lookat" not in config and model.njnt:
+        tracked = model.jnt_bodyid[0]
+    body = int(model.body_rootid[max(tracked or 0, 0)])
+    if not model.body_jntnum[body]:  # as of the world
         return None
-    body = int(model.jnt_bodyid[0])
-    return body if model.body_parentid[body] == 0 else None
+    joint = model.body_jntadr[body]
+    travels = {int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_SLIDE)}
+    return body if model.jnt_type[joint] in travels and not model.jnt_limited[joint] else None
 
 
 class Followed(gymnasium.Wrapper):
@@ -75,14 +76,19 @@ class Followed(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env, body: int, moves_camera: bool) -> None:
         super().__init__(env)
         self._body, self._moves_camera = body, moves_camera
-        self._renderer: Any = getattr(env.unwrapped, "mujoco_renderer")  # noqa: B009 (not Gymnasium's)
+        bare: Any = env.unwrapped
+        self._renderer = bare.mujoco_renderer
         _lay_endless_floors(self._renderer.model)
 
     def render(self) -> Any:
         """The picture."""
+        import mujoco
+
         renderer = self._renderer
-        if renderer.viewer is None:
-            super().render()  # makes the camera
+        if not renderer.viewer:
+            super().render()  # makes the viewer
+            # It would be a white line where a floor without an end meets the sky.
+            renderer.viewer.scn.flags[mujoco.mjtRndFlag.mjRND_HAZE] = False
         place = renderer.data.subtree_com[self._body, :2]
         if self._moves_camera:
             renderer.viewer.cam.lookat[:2] = place

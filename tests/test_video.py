@@ -121,21 +121,39 @@ def test_mujoco_is_drawn_without_a_display(program, monkeypatch):
     assert not Path("MUJOCO_LOG.TXT").exists()
 
 
-@pytest.mark.parametrize("chosen", [[], ["camera_name=track"]])
-def test_a_mujoco_body_stays_in_the_picture_however_far_it_runs(chosen):
+@pytest.mark.parametrize(
+    ("chosen", "stays"),
+    [
+        ([], True),
+        (["camera_name=track"], True),
+        (["default_camera_config={'distance': 4.0}"], False),
+    ],
+)
+def test_a_mujoco_body_stays_in_the_picture_unless_a_camera_is_chosen(chosen, stays):
     """40 m are 30 times what the floor's pattern takes to come again."""
     game = describe_env("HalfCheetah-v5", ["width=120", "height=120", *chosen])
     try:
         env = make_drawn(game, "")
     except UsageError as error:
         pytest.skip(str(error))
-    body: Any = env.unwrapped
+    plain = make_env(game, "rgb_array")
+
+    def differing_from(other):
+        return np.mean(np.abs(np.asarray(env.render(), int) - other) > 20)
+
     env.reset(seed=1)
-    near = np.asarray(env.render(), int)
+    plain.reset(seed=1)
+    assert differing_from(plain.render()) < 0.2
+    for action in np.random.default_rng(1).uniform(-1, 1, (20, 6)).astype(np.float32):
+        assert env.step(action)[1] == plain.step(action)[1]
+    near = env.render()
+    body: Any = env.unwrapped
     body.set_state(body.data.qpos + np.eye(9)[0] * 40, body.data.qvel)
-    assert np.mean(np.abs(np.asarray(env.render()) - near) > 20) < 0.01
-    body.set_state(body.data.qpos + np.eye(9)[2] * 2, body.data.qvel)  # it can be seen
-    assert np.mean(np.abs(np.asarray(env.render()) - near) > 20) > 0.03
+    assert (differing_from(near) < 0.01) == stays
+    body.set_state(body.data.qpos + np.eye(9)[1] * 9, body.data.qvel)  # out of the picture
+    assert differing_from(near) > 0.02
+    env.close()
+    plain.close()
 
 
 def test_mujoco_without_graphics_is_one_line(program, monkeypatch):
