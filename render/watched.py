@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -14,16 +13,7 @@ import numpy as np
 
 from envs import make_env
 from es.errors import UsageError
-
-# What MuJoCo can draw with, without a display first: a graphics card, in software, on a display.
-BACKENDS = ("egl", "osmesa", "glfw")
-TRY_BACKEND = (
-    "import importlib, sys;"
-    "context = importlib.import_module(f'mujoco.{sys.argv[1]}').GLContext(64, 64);"
-    "context.make_current();"
-    "import mujoco;"
-    "mujoco.MjrContext(mujoco.MjModel.from_xml_string('<mujoco/>'), 100)"
-)
+from render.mujoco import CAMERA_CHOICES, Followed, choose_backend, travelling_body
 
 
 class Picture(NamedTuple):
@@ -107,28 +97,10 @@ def make_drawn(environment: Mapping[str, Any], remedy: str) -> gymnasium.Env:
             choose_backend()
     except UsageError as error:
         raise UsageError(f"{error}; {remedy}") from error
-    return env
-
-
-def choose_backend() -> None:
-    """Has MuJoCo draw with what works here, unless MUJOCO_GL says with what.
-
-    Left to itself, it takes a display for granted. Raises UsageError where nothing works.
-    """
-    if sys.platform != "linux" or "MUJOCO_GL" in os.environ:
-        return
-    for backend in BACKENDS:
-        # In a process of its own: one that does not work keeps others from being loaded.
-        tried = subprocess.run(
-            [sys.executable, "-c", TRY_BACKEND, backend], capture_output=True, check=False
-        )
-        if tried.returncode == 0:
-            os.environ["MUJOCO_GL"] = backend
-            return
-    raise UsageError(
-        "MuJoCo finds nothing to draw with here: install EGL or OSMesa (on Debian and Ubuntu: "
-        "apt-get install libegl1 libgl1-mesa-dri)"
-    )
+    body = travelling_body(env)
+    if body is None:
+        return env
+    return Followed(env, body, moves_camera=CAMERA_CHOICES.isdisjoint(environment["kwargs"]))
 
 
 def frames_per_second(env: gymnasium.Env, frame_skip: int = 1) -> float:

@@ -4,6 +4,7 @@ import itertools
 import os
 import signal
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import cv2
@@ -12,8 +13,10 @@ import pytest
 from PIL.GifImagePlugin import GifImageFile
 
 from envs import describe_env, make_env
-from render import video, watched
+from es.errors import UsageError
+from render import mujoco, video
 from render.video import CAPTION_HEIGHT
+from render.watched import Watched, make_drawn
 from tests.conftest import descendants
 from tests.test_test import rewards
 
@@ -73,7 +76,7 @@ def test_a_viewer_is_told_the_episode_and_its_return_so_far(monkeypatch):
     seen = []
     monkeypatch.setattr("render.watched.Picture", lambda *what: seen.append(what[1:]))
     viewer = Mock()
-    env = watched.Watched(make_env(describe_env("CartPole-v1"), "rgb_array"), viewer, "--video")
+    env = Watched(make_env(describe_env("CartPole-v1"), "rgb_array"), viewer, "--video")
     for _ in range(2):
         env.reset(seed=1)
         env.step(0)
@@ -118,9 +121,45 @@ def test_mujoco_is_drawn_without_a_display(program, monkeypatch):
     assert not Path("MUJOCO_LOG.TXT").exists()
 
 
+@pytest.mark.parametrize(
+    ("chosen", "stays"),
+    [
+        ([], True),
+        (["camera_name=track"], True),
+        (["default_camera_config={'distance': 4.0}"], False),
+    ],
+)
+def test_a_mujoco_body_stays_in_the_picture_unless_a_camera_is_chosen(chosen, stays):
+    """40 m are 30 times what the floor's pattern takes to come again."""
+    game = describe_env("HalfCheetah-v5", ["width=120", "height=120", *chosen])
+    try:
+        env = make_drawn(game, "")
+    except UsageError as error:
+        pytest.skip(str(error))
+    plain = make_env(game, "rgb_array")
+
+    def differing_from(other):
+        return np.mean(np.abs(np.asarray(env.render(), int) - other) > 20)
+
+    env.reset(seed=1)
+    plain.reset(seed=1)
+    assert differing_from(plain.render()) < 0.2
+    for action in np.random.default_rng(1).uniform(-1, 1, (20, 6)).astype(np.float32):
+        assert env.step(action)[1] == plain.step(action)[1]
+    body: Any = env.unwrapped
+    body.set_state(body.data.qpos, body.data.qvel)  # a picture lags behind a little
+    near = env.render()
+    body.set_state(body.data.qpos + np.eye(9)[0] * 40, body.data.qvel)
+    assert (differing_from(near) < 0.003) == stays
+    body.set_state(body.data.qpos + np.eye(9)[1] * 9, body.data.qvel)  # out of the picture
+    assert differing_from(near) > 0.02
+    env.close()
+    plain.close()
+
+
 def test_mujoco_without_graphics_is_one_line(program, monkeypatch):
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    monkeypatch.setattr(watched, "BACKENDS", ("nonsense",))
+    monkeypatch.setattr(mujoco, "BACKENDS", ("nonsense",))
     game = ("--env-name", "InvertedPendulum-v5", "--n", 2, "--workers", 0, "--run-dir", "run")
     program(*game, "--max-gradient-updates", 1, "--seed", 1)
     status, _, err = program("--test", "--restore", "run/latest.pth", "--video", "out.mp4")
