@@ -4,13 +4,17 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from es.comparison.runs import group, load
 from es.config import Config
 from es.config.sources import write_toml
 from es.monitor.record import COLUMNS, Record
 
 RETURNS = np.array([5.0, 10.0, 15.0, np.nan])
+RISING = [float(value) for value in range(30)]
+FALLING = [10.0 * value for value in reversed(range(20))]
 
 
 def record(update: int) -> Record:
@@ -51,6 +55,11 @@ def without_settings(name, returns=(1.0, 2.0), **columns):
     directory = a_run(name, returns, **columns)
     (directory / "config.toml").unlink()
     return directory
+
+
+def groups(*directories):
+    """The runs in directories, as compare.py groups them, without a warning."""
+    return group(load([str(each) for each in directories], pytest.fail), pytest.fail)
 
 
 def png(width, height):
