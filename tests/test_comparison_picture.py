@@ -63,8 +63,8 @@ def test_each_environment_has_axes_of_its_own():
     heights = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in second.lines}
     assert heights["Acrobot-v1 (2 seeds)"][-1] == pytest.approx(statistics.mean(RISING[-6:]))
     # A target is named where it is one.
-    assert [text.get_text() for axes in figure.axes for text in axes.texts] == ["target: -80"]
-    assert [text.get_text() for text in second.texts] == ["target: -80"]
+    assert [text.get_text() for axes in figure.axes for text in axes.texts] == ["solved at -80"]
+    assert [text.get_text() for text in second.texts] == ["solved at -80"]
     assert [-80, -80] in heights.values()
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
@@ -117,10 +117,10 @@ def test_a_target_that_all_runs_have_is_a_dashed_line(targets, shown):
     runs = [a_run(f"{each}", settings={"target_return": target, "lr": each})
             for each, target in zip((1.0, 2.0), targets, strict=True)]  # fmt: skip
     _, lines, entries, _ = drawn("frames", *runs)
-    assert ("target: 9" in entries) is shown
+    assert ("solved at 9" in entries) is shown
     if shown:
-        assert lines["target: 9"].get_ydata() == [9, 9]
-        assert lines["target: 9"].is_dashed()
+        assert lines["solved at 9"].get_ydata() == [9, 9]
+        assert lines["solved at 9"].is_dashed()
 
 
 def test_nothing_is_said_of_a_mean_that_goes_nearly_to_the_end():

@@ -78,7 +78,7 @@ def test_lines_can_be_told_apart_without_colours(curve):
     assert {to_hex(line.get_color()) for line in found.values()} <= set(plotting.COLOURS)
 
 
-@pytest.mark.parametrize(("target", "label"), [(475.0, "target: 475"), (-0.5, "target: -0.5")])
+@pytest.mark.parametrize(("target", "label"), [(475.0, "solved at 475"), (-0.5, "solved at -0.5")])
 def test_the_target_is_a_dashed_line(curve, target, label):
     figure = curve(60, target=target)
     line = lines(figure)[label]

@@ -89,7 +89,7 @@ def count_in_thousands(axis: Axis) -> None:
 def draw_target(axes: Axes, target: float, *, in_legend: bool = True) -> None:
     """A dashed line at the --target-return, named in the legend or else beside it."""
     line = axes.axhline(target, color=BLACK, linewidth=1.2, linestyle=(0, (4, 4)))
-    words = f"target: {target:g}"
+    words = f"solved at {target:g}"
     if in_legend:
         line.set_label(words)
         return
