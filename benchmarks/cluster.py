@@ -24,10 +24,10 @@ from typing import Any
 
 from es.cluster.connection import LOCAL
 from es.cluster.pool import RayPool
-from es.rollout import Snapshot, training_tasks
-from es.workers.interface import Pool
-from es.workers.pool import WorkerPool
-from es.workers.processes import PRELOAD, cores, limit_threads, start_forkserver
+from es.rollouts.interface import Pool
+from es.rollouts.pool import WorkerPool
+from es.rollouts.processes import PRELOAD, cores, limit_threads, start_forkserver
+from es.rollouts.rollout import Snapshot, training_tasks
 
 MAIN = Path(__file__).resolve().parent.parent / "main.py"
 CASES = {"PongDeterministic-v4": 40, "Acrobot-v1": 40, "CartPole-v1": 40, "Humanoid-v5": 240}
@@ -39,9 +39,9 @@ RUN = (
 
 def overhead(rounds: int) -> None:
     """Prints the ratio of the pools' times over alternating rounds."""
+    from es.algorithm.strategy import Strategy
     from es.config import Config
-    from es.strategy import Strategy
-    from game import describe
+    from es.policy import describe
 
     print("| environment | n | local pool, s | Ray, s | local / Ray, median | lowest | highest |")
     print("|---|---|---|---|---|---|---|")
@@ -56,7 +56,7 @@ def overhead(rounds: int) -> None:
                 "ray": RayPool(
                     LOCAL,
                     game.recipe(),
-                    preload=["preload"],
+                    preload=["es.policy", "es.environments.preload"],
                     variables={PRELOAD: name},
                     say=silent,
                     **settings,
@@ -171,7 +171,7 @@ def main() -> None:
     arguments, flags = parser.parse_known_args()
     limit_threads()
     if arguments.what == "overhead":
-        start_forkserver(["preload"])
+        start_forkserver(["es.policy", "es.environments.preload"])
         overhead(arguments.rounds)
     elif arguments.what == "nodes":
         nodes()

@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from es.batch import put_together
-from es.checkpoint import Checkpoint, load
+from es.algorithm.normalizer import Normalizer
+from es.algorithm.population import put_together
+from es.algorithm.strategy import Strategy
 from es.cluster.agent import Report
 from es.cluster.connection import LOCAL, Connection
 from es.cluster.packing import Integers, pack_results, pack_tasks, unpack_tasks
 from es.config import Config, sources
-from es.monitor.record import describe_batch
+from es.model import unflatten
 from es.noise import draw
-from es.normalizer import Normalizer
-from es.rollout import Player, Result, Snapshot, Task, training_tasks
-from es.strategy import Strategy
-from game import describe, restored_normalizer, settings_of
-from model import unflatten
+from es.policy import describe, restored_normalizer, settings_of
+from es.reports.record import describe_batch
+from es.rollouts.rollout import Player, Result, Snapshot, Task, training_tasks
+from es.runs.checkpoint import Checkpoint, load
 
 POPULATION = 14_400
 CONNECTIONS = 7  # to Ray, each in a process of its own, over which messages are measured

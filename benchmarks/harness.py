@@ -40,9 +40,9 @@ def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any
 
 def training(*arguments: str) -> Times:
     """The times of a training run with these flags, in a directory that is thrown away."""
-    import train
-    from es.workers.pool import WorkerPool
-    from main import main
+    from es import train
+    from es.main import main
+    from es.rollouts.pool import WorkerPool
 
     updates: list[float] = []
     rollouts: list[float] = []

@@ -24,7 +24,7 @@ SAMPLES = 20
 def measure(master: psutil.Process) -> dict[str, float]:
     """Megabytes now, by role, and what else could grow."""
     children = master.children(recursive=True)
-    painters = [child for child in children if "es.monitor.curve" in child.cmdline()]
+    painters = [child for child in children if "es.reports.learning_curve" in child.cmdline()]
     others = [child for child in children if child not in painters]
     groups = {"master": [master], "workers": others, "learning curve": painters}
     everyone = [master, *children]

@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.harness import timed
-from es.workers.processes import limit_threads, start_forkserver
+from es.rollouts.processes import limit_threads, start_forkserver
 
 PAIRS, UPDATES = 5, 60
 ARGUMENTS = (
@@ -26,10 +26,10 @@ ARGUMENTS = (
 
 def loop(seed: int, *, report: bool) -> tuple[float, float]:
     """Seconds of a run's loop, and those of them spent on reporting and saving."""
-    import train
-    from es.monitor.console import Console
-    from es.monitor.monitor import Monitor
-    from main import main
+    from es import train
+    from es.main import main
+    from es.reports.reporter import Monitor
+    from es.reports.terminal import Console
 
     loops: list[float] = []
     spent: list[float] = []
@@ -53,7 +53,7 @@ def loop(seed: int, *, report: bool) -> tuple[float, float]:
 def main() -> None:
     """Prints both measures."""
     limit_threads()
-    start_forkserver(["preload"])
+    start_forkserver(["es.policy", "es.environments.preload"])
     loop(0, report=True)  # imports
     inside, ratios = [], []
     for pair in range(PAIRS):

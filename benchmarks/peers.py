@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from es.workers.processes import cores, limit_threads
+from es.rollouts.processes import cores, limit_threads
 
 ROOT = Path(__file__).resolve().parent.parent
 POPULATION, SIGMA = 40, 0.05

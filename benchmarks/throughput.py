@@ -22,15 +22,15 @@ import ale_py
 import numpy as np
 import torch
 
-from envs import make_env
+from es.algorithm.normalizer import Normalizer
+from es.algorithm.strategy import Strategy
 from es.config import Config
-from es.normalizer import Normalizer
-from es.rollout import Player, Snapshot, Task, training_tasks
-from es.strategy import Strategy
-from es.workers.inprocess import InProcessPool
-from es.workers.processes import cores, limit_threads
-from game import Game, describe
-from model import make_module, unflatten
+from es.envs import make_env
+from es.model import make_module, unflatten
+from es.policy import Game, describe
+from es.rollouts.in_process import InProcessPool
+from es.rollouts.processes import cores, limit_threads
+from es.rollouts.rollout import Player, Snapshot, Task, training_tasks
 
 HEADER = """\
 | environment | after updates | steps per episode | processes | bare steps/s | steps/s | ratio \

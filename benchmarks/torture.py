@@ -67,7 +67,7 @@ def helpers(master: int) -> list[tuple[psutil.Process, str]]:
             if process.environ().get(MARK) != str(master) or process.pid == master:
                 continue
             line = " ".join(process.cmdline())
-            if "es.monitor.curve" in line:
+            if "es.reports.learning_curve" in line:
                 role = "learning curve"
             elif "resource_tracker" in line:
                 role = "tracker"

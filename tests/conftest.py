@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from es.workers.processes import cores, limit_threads
+from es.rollouts.processes import cores, limit_threads
 
 limit_threads()  # before torch is imported, as in the program
 
@@ -27,11 +27,11 @@ import torch
 import es.kernels.convolutions
 import es.kernels.images
 import es.kernels.packing  # noqa: F401
-from es.checkpoint import Checkpoint, load
-from es.monitor.curve import NO_CURVE
-from es.rollout import Recipe
-from es.workers.pool import WorkerPool
-from main import main
+from es.main import main
+from es.reports.learning_curve import NO_CURVE
+from es.rollouts.pool import WorkerPool
+from es.rollouts.rollout import Recipe
+from es.runs.checkpoint import Checkpoint, load
 from tests.fakes import recipe
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,7 +64,7 @@ def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     All but those of tests that are marked `picture`; in this process, they wait for it as long as
     it takes.
     """
-    monkeypatch.setattr("es.monitor.monitor.PICTURE_SECONDS", 600.0)
+    monkeypatch.setattr("es.reports.reporter.PICTURE_SECONDS", 600.0)
     if request.node.get_closest_marker("picture") is None:
         monkeypatch.setenv(NO_CURVE, "yes")
 

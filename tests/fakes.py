@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from es.noise import FloatArray
-from es.rollout import Recipe, Snapshot, Task
+from es.rollouts.rollout import Recipe, Snapshot, Task
 
 
 class Counting:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from es.comparison.runs import group, load
 from es.config import Config
 from es.config.sources import write_toml
-from es.monitor.record import COLUMNS, Record
+from es.reports.comparison.runs import group, load
+from es.reports.record import COLUMNS, Record
 
 RETURNS = np.array([5.0, 10.0, 15.0, np.nan])
 RISING = [float(value) for value in range(30)]

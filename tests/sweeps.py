@@ -5,7 +5,7 @@ from pathlib import Path
 
 import optuna
 
-import sweep
+from es import sweep
 
 CARTPOLE = ("--env-name", "CartPole-v1", "--max-frames", 12_000, "--seed", 2, "--jobs", 1)
 LR = "[lr]\nchoices = [1e-6, 0.1]"

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import WrapperSpec
 
-from envs import describe_env, make_env, max_steps
-from envs.images import ImageNormalizer, PreprocessImage, preprocess
-from envs.wrappers import FreshWorld
+from es.environments.images import ImageNormalizer, PreprocessImage, preprocess
+from es.environments.wrappers import FreshWorld
+from es.envs import describe_env, make_env, max_steps
 from es.errors import UsageError
 from tests.conftest import run_python
 

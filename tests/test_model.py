@@ -7,8 +7,7 @@ from torch.nn import functional
 
 from es.config import Config
 from es.errors import UsageError
-from game import describe, describe_network
-from model import (
+from es.model import (
     flatten,
     initial_theta,
     layer_shapes,
@@ -16,7 +15,8 @@ from model import (
     make_module,
     unflatten,
 )
-from model.convlstm import ConvLSTM
+from es.networks.convlstm import ConvLSTM
+from es.policy import describe, describe_network
 from tests.networks import convlstm, discrete, mlp
 
 MLP_NETWORK, CONV_NETWORK = mlp(), convlstm()

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from envs import describe_env, make_env
-from envs.screens import ScreenView
-from envs.views import View
+from es.environments.observations import View
+from es.environments.screens import ScreenView
+from es.envs import describe_env, make_env
 from es.errors import UsageError
+from es.loading import load_policy
 from es.noise import seed_shared_generators
-from es.rollout import evaluation_seed
-from policy import load_policy
+from es.rollouts.rollout import evaluation_seed
 from tests.conftest import CARTPOLE, ROOT, read
 
 MLP = ("--small-net", "--hidden-sizes", 16)

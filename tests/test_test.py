@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs import describe_env, make_env
-from envs.catalogue import names
-from render.watched import frames_per_second
+from es.environments.catalogue import names
+from es.envs import describe_env, make_env
+from es.rendering.show_frames import frames_per_second
 from tests.conftest import read
 
 
@@ -220,7 +220,7 @@ def test_environments_are_listed_with_their_spaces_and_settings(program):
 
 
 def test_settings_of_ones_own_are_listed_or_left_out(program, monkeypatch):
-    monkeypatch.setattr("envs.catalogue.CONFIGS", Path())
+    monkeypatch.setattr("es.environments.catalogue.CONFIGS", Path())
     Path("mine.toml").write_text('env_name = "CartPole-v1"')
     Path("nameless.toml").write_text("lr = 0.1")
     Path("broken.toml").write_text("lr = [")

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs import make_env
-from es.monitor.record import COLUMNS
+from es.envs import make_env
+from es.model import flatten, make_actor
 from es.noise import Stream, derive_seeds
-from es.rollout import evaluation_seed, rollout
-from model import flatten, make_actor
+from es.reports.record import COLUMNS
+from es.rollouts.rollout import evaluation_seed, rollout
 from tests.conftest import CARTPOLE, RUN, read, rows, same, same_run, timeless
 
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from es.cluster.packing import Integers, Packed, pack_results, unpack_tasks
 from es.errors import TaskError
 from es.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
-from es.rollout import Result, Snapshot
-from es.versions import versions
-from es.workers.pool import WorkerPool
-from es.workers.processes import start_forkserver
+from es.rollouts.pool import WorkerPool
+from es.rollouts.processes import start_forkserver
+from es.rollouts.rollout import Result, Snapshot
+from es.runs.versions import versions
 
 REPORT_SECONDS = 0.5  # so much work may be lost with a node, besides its episodes under way
 SIGN_SECONDS = 5.0  # between signs of life, when there are no results

@@ -19,7 +19,7 @@ from es.cluster.connection import Connection
 from es.cluster.messages import Broken, Connected, Failed, Order, Play, Played, Said, Sum, Summed
 from es.cluster.packing import unpack_tasks
 from es.errors import RunError
-from es.workers.processes import TERMINAL_SIGNALS
+from es.rollouts.processes import TERMINAL_SIGNALS
 
 if TYPE_CHECKING:
     from es.cluster.dispatcher import Dispatcher

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from es.errors import UsageError
-from es.workers.processes import ONE_THREAD
+from es.rollouts.processes import ONE_THREAD
 
 AUTO, LOCAL = "auto", "local"
 PROJECT = Path(__file__).resolve().parent.parent.parent

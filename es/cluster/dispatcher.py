@@ -18,13 +18,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from es.cluster.agent import Agent
 from es.cluster.messages import Order, Status, sum_seconds
+from es.cluster.nodes import Lost, Member, Node, Roster
 from es.cluster.packing import Packed, pack_tasks
-from es.cluster.roster import Lost, Member, Node, Roster
 from es.cluster.sharing import share
 from es.errors import TaskError, in_one_line
 from es.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
-from es.rollout import Snapshot, Task
-from es.workers.processes import cores
+from es.rollouts.processes import cores
+from es.rollouts.rollout import Snapshot, Task
 
 PATIENCE_SECONDS = 0.25
 

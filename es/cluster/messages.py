@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from es.cluster.packing import Integers, Packed
 from es.errors import RunError
 from es.noise import FloatArray, Weights
-from es.rollout import Snapshot
+from es.rollouts.rollout import Snapshot
 
 
 class Order(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from es.noise import DoubleArray
-from es.rollout import Result, Task
+from es.rollouts.rollout import Result, Task
 
 Integers = npt.NDArray[np.int64]
 

@@ -36,9 +36,9 @@ from es.cluster.messages import (
 from es.cluster.packing import pack_tasks, unpack_results
 from es.errors import ClusterError, UsageError
 from es.noise import FloatArray, Weights, weighted_sum
-from es.rollout import Recipe, Result, Snapshot, Task
-from es.workers.interface import Progress, counted
-from es.workers.processes import cores, for_helpers
+from es.rollouts.interface import Progress, counted
+from es.rollouts.processes import cores, for_helpers
+from es.rollouts.rollout import Recipe, Result, Snapshot, Task
 
 CLOSE_SECONDS = 5.0  # enough for a Ray of our own to end
 CONNECT_SECONDS = 120.0  # for an attempt at connecting, which may send a large project

@@ -1,0 +1,3 @@
+"""The door to es/envs.py."""
+
+from es.envs import *  # noqa: F403

@@ -1,0 +1,87 @@
+"""Running statistics of observations, merged from the sums that come back with results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from es.errors import RunError
+from es.noise import DoubleArray
+from es.rollouts.rollout import Result
+
+VARIANCE_ADDED = 1e-8  # for numbers that never change
+
+
+class Normalizer:
+    """Mean and standard deviation of each of the numbers that observations consist of.
+
+    Observation normalisation as in Salimans et al. (2017, section 3.1): the statistics move after
+    each update, by all of its episodes.
+    """
+
+    def __init__(self, inputs: int) -> None:
+        self.count = 0
+        # (2, inputs): means, and sums of the squared deviations from them.
+        self._moments: DoubleArray = np.zeros((2, inputs))
+
+    def merge(self, results: Sequence[Result]) -> None:
+        """Takes in the observations of an update's results, in the order given.
+
+        All of them were played with the `statistics` of this moment, from whose means their sums
+        are counted (Chan et al. 1983, equation 1.5, with the old mean as the origin). Those of an
+        episode in which one was not finite are left out. Raises RunError where none are left, or
+        they are too large.
+        """
+        sums, count = self._added_up(results)
+        if not np.isfinite(sums).all():  # rare: to look at each takes longer than to add
+            finite = [
+                r for r in results if r.observed is not None and np.isfinite(r.observed).all()
+            ]
+            sums, count = self._added_up(finite)
+        if not (count and np.isfinite(sums).all()):
+            raise RunError(
+                "observations are not finite, or too large to be normalised (--obs-norm)"
+            )
+        self.count += count
+        shift = sums[0] / self.count
+        self._moments[0] += shift
+        self._moments[1] += np.maximum(sums[1] - self.count * shift**2, -self._moments[1])
+
+    def _added_up(self, results: Sequence[Result]) -> tuple[DoubleArray, int]:
+        """The sums of observations and their number."""
+        sums, count = np.zeros_like(self._moments), 0
+        with np.errstate(all="ignore"):
+            for result in results:
+                assert result.observed is not None
+                sums += result.observed
+                count += result.steps
+        return sums, count
+
+    def statistics(self) -> DoubleArray:
+        """(2, inputs): the means, and 1 / standard deviation; 0 and 1 before any observation."""
+        mean, squares = self._moments
+        if not self.count:
+            return np.stack([mean, np.ones_like(mean)])
+        return np.stack([mean, 1 / np.sqrt(squares / self.count + VARIANCE_ADDED)])
+
+    def state(self) -> dict[str, Any]:
+        """What `load` takes: plain types and tensors."""
+        return {"count": self.count, "moments": torch.from_numpy(self._moments.copy())}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Takes over a state; ValueError where it is none for such observations."""
+        count, moments = state["count"], state["moments"]
+        if type(count) is not int or not 0 <= count < 2**63:
+            raise ValueError("the number of observations is no number")
+        if moments.shape != self._moments.shape or moments.dtype != torch.float64:
+            raise ValueError("the statistics are not those of such observations")
+        if not torch.isfinite(moments).all() or (moments[1] < 0).any():
+            raise ValueError("the statistics are out of range")
+        self.count, self._moments = count, moments.numpy().copy()
+
+
+def _finite(result: Result) -> bool:
+    return result.observed is not None and bool(np.isfinite(result.observed).all())

@@ -1,0 +1,58 @@
+"""An update's results, put together by perturbation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from es.errors import RunError
+from es.rollouts.rollout import Result
+
+
+class Batch(NamedTuple):
+    """What the n perturbations of an update came to.
+
+    returns: (n,), each the mean of a perturbation's episodes. fitness: (n,), the same with every
+    step's reward shifted, all of them finite: what is learned from. lengths: of all their episodes,
+    in steps. unperturbed: the mean return of the unperturbed parameters.
+    """
+
+    returns: npt.NDArray[np.float64]
+    fitness: npt.NDArray[np.float64]
+    lengths: list[int]
+    unperturbed: float
+
+
+def put_together(results: Sequence[Result], episodes: int, reward_shift: float = 0.0) -> Batch:
+    """The results of `training_tasks`, of so many episodes each.
+
+    reward_shift: is subtracted from the reward of every step. Raises RunError where no
+    perturbation's return is a finite number.
+    """
+    returns = np.array([result.episode_return for result in results]).reshape(-1, episodes)
+    steps = np.array([result.steps for result in results]).reshape(-1, episodes)
+    with np.errstate(all="ignore"):  # of infinite returns
+        means, fitness = returns.mean(axis=1), (returns - reward_shift * steps).mean(axis=1)
+    if not np.isfinite(fitness[:-1]).any():
+        raise RunError(f"none of {len(means) - 1} returns is a finite number: {means[0]}, ...")
+    lengths = steps[:-1].reshape(-1).tolist()
+    return Batch(means[:-1], _ranked_last(fitness[:-1]), lengths, float(means[-1]))
+
+
+def mean_and_std(returns: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation; NaN where one of the returns is not a finite number."""
+    if not np.isfinite(returns).all():
+        return math.nan, math.nan
+    return float(np.mean(returns)), float(np.std(returns))
+
+
+def _ranked_last(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The values, with those that are not finite just below all others: they rank last."""
+    finite = np.isfinite(values)
+    with np.errstate(over="ignore"):
+        below = np.nextafter(values[finite].min(), -np.inf)
+    return np.where(finite, values, max(below, np.finfo(np.float64).min))

@@ -1,0 +1,148 @@
+"""The Evolution Strategy: ask() for perturbations, tell() their returns. It knows no processes."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from es.algorithm.optimizer import Optimizer, scheduled
+from es.algorithm.shaping import SHAPINGS, Utilities
+from es.errors import RunError
+from es.noise import FloatArray, Stream, SumNoise, derive_seeds, weighted_sum
+
+MAX_LR = 1e38  # float32's range
+LEAST = 1e-30  # that sigma and learning rate decay to: the inverse still is in that range
+
+
+class Perturbation(NamedTuple):
+    """One member of the population: theta + sign * sigma * noise(seed)."""
+
+    seed: int
+    sign: int
+
+
+class Strategy:
+    """Evolution Strategies (Salimans et al. 2017, section 2).
+
+    theta: (P,) float32, the parameters; it is updated in place.
+    n: perturbations per update; in mirrored pairs (antithetic sampling) or each by itself.
+    top_directions: how many pairs count, those with the best better member (Mania et al. 2018,
+    section 3.3); None: all. param_fraction: of the parameters that a perturbation changes.
+    updates: what lr_schedule is laid out for. sum_noise: where the noise is rebuilt and summed.
+
+    update: the number of updates so far. sigma, and lr before its schedule: those of the coming
+    one.
+    """
+
+    def __init__(
+        self,
+        theta: FloatArray,
+        *,
+        n: int,
+        sigma: float,
+        lr: float,
+        sigma_decay: float = 1.0,
+        sigma_min: float | None = None,
+        lr_decay: float = 1.0,
+        lr_schedule: str = "constant",
+        updates: int = 1,
+        optimizer: str = "sgd",
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        antithetic: bool = True,
+        shaping: str = "nes",
+        top_directions: int | None = None,
+        param_fraction: float = 1.0,
+        seed: int = 0,
+        sum_noise: SumNoise = weighted_sum,
+    ) -> None:
+        self.theta = theta
+        self.n, self.seed, self.antithetic = n, seed, antithetic
+        self.sigma, self._sigma_decay = sigma, sigma_decay
+        self._sigma_min = LEAST if sigma_min is None else sigma_min
+        self.lr, self._lr_decay = lr, lr_decay
+        self._lr_schedule, self._updates = lr_schedule, updates
+        self.update = 0
+        self._shape, self._top_directions = SHAPINGS[shaping], top_directions
+        self._param_fraction, self._sum_noise = param_fraction, sum_noise
+        self.optimizer = Optimizer(
+            optimizer,
+            torch.from_numpy(theta),  # shares theta's memory
+            momentum=momentum,
+            weight_decay=weight_decay,
+        )
+
+    def ask(self) -> list[Perturbation]:
+        """The n perturbations of this update; a pair's members stand side by side, + before -."""
+        signs = (1, -1) if self.antithetic else (1,)
+        return [Perturbation(seed, sign) for seed in self._seeds() for sign in signs]
+
+    def scheduled_lr(self) -> float:
+        """The learning rate that the coming update is made with."""
+        return self.lr * scheduled(self._lr_schedule, self.update, self._updates)
+
+    def tell(self, returns: npt.ArrayLike) -> float:
+        """Steps along the estimated gradient; the result is the estimate's norm.
+
+        returns: (n,), in the order of ask(). Where they tell nothing apart, the optimiser is not
+        called at all: its momentum alone would move the parameters. Raises RunError when the
+        parameters or the optimiser's moments leave the range of numbers.
+        """
+        with np.errstate(all="ignore"):  # numbers out of range are noticed below
+            gradient, lr = self.gradient(returns), self.scheduled_lr()
+            norm = float(np.sqrt(np.sum(gradient.astype(np.float64) ** 2)))
+        if not (math.isfinite(norm) and lr <= MAX_LR):
+            raise RunError(f"no step is possible: gradient norm {norm:g}, learning rate {lr:g}")
+        self.optimizer.set_lr(lr)
+        if norm > 0:
+            self.optimizer.step(torch.from_numpy(gradient))
+            if not self.optimizer.finite():
+                raise RunError(
+                    "parameters or optimiser are no longer finite: --lr, or the scale of the "
+                    "rewards without ranks, is too high"
+                )
+        self.lr = _decayed(self.lr, self._lr_decay, LEAST)
+        self.sigma = _decayed(self.sigma, self._sigma_decay, self._sigma_min)
+        self.update += 1
+        return norm
+
+    def gradient(self, returns: npt.ArrayLike) -> FloatArray:
+        """1 / (n * sigma * f) * sum of utility * sign * noise, as (P,) float32.
+
+        n: as many perturbations as count. f: param_fraction, by which the sum would otherwise fall
+        short of the gradient: E[eps eps^T] = f I. The noise is rebuilt from the seeds and summed in
+        a fixed order; what has no weight, such as a pair of equal utilities, costs nothing.
+        """
+        weights, count = self._weights(np.asarray(returns, dtype=np.float64))
+        told = [pair for pair in zip(self._seeds(), weights, strict=True) if pair[1] != 0]
+        gradient = self._sum_noise(told, self.theta.size, self._param_fraction)
+        gradient *= np.float32(1 / (count * self.sigma * self._param_fraction))
+        return gradient
+
+    def _weights(self, returns: Utilities) -> tuple[Utilities, int]:
+        """The weight of each seed's noise, and how many perturbations they come from."""
+        if not self.antithetic:
+            if not np.ptp(returns):
+                return np.zeros_like(returns), self.n
+            utilities = self._shape(returns)
+            # A baseline, without which the mean utility would move theta at random.
+            return utilities - utilities.mean(), self.n
+        better = returns.reshape(-1, 2).max(axis=1)
+        best = np.sort(np.argsort(-better, kind="stable")[: self._top_directions])
+        utilities = self._shape(returns.reshape(-1, 2)[best].reshape(-1))
+        weights = np.zeros_like(better)
+        weights[best] = utilities[0::2] - utilities[1::2]
+        return weights, 2 * best.size
+
+    def _seeds(self) -> list[int]:
+        count = self.n // 2 if self.antithetic else self.n
+        return derive_seeds(self.seed, self.update, Stream.PERTURBATION, count)
+
+
+def _decayed(value: float, factor: float, least: float) -> float:
+    """Value * factor, but not below `least`, or the value where that is below it already."""
+    return max(value * factor, min(least, value))

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Several runs on one picture and in one table: python compare.py --help."""
+
+from __future__ import annotations
+
+import signal
+
+if __name__ == "__main__":
+    # Until the handlers are installed, Ctrl-C ends the program without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from es.program import execute, not_installed
+
+try:
+    import tyro
+
+    from es.config.explanation import explain
+    from es.errors import UsageError
+    from es.interrupts import Interrupted, Interrupts
+    from es.runs import directory as rundir
+except ModuleNotFoundError as error:
+    sys.exit(not_installed(error))
+
+By = Literal["frames", "episodes", "minutes"]
+WIDE = 200  # characters: what is not printed on a terminal need not be folded
+
+
+@dataclass(frozen=True)
+class Options:
+    """Compare runs: their learning curves on one picture, their results in one table.
+
+    Runs whose settings differ in nothing but the seed are one group, drawn as their mean.
+    """
+
+    run_dirs: Annotated[
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(
+            metavar="RUN_DIR [RUN_DIR ...]",
+            help="Directories of runs, or with runs in them.",
+            help_behavior_hint="(required)",
+        ),
+    ]
+    by: Annotated[By, tyro.conf.arg(help="What the returns are drawn against.")] = "frames"
+    output: Annotated[
+        str,
+        tyro.conf.arg(metavar="NAME", help="Write NAME.png, NAME.csv and NAME.md."),
+    ] = "comparison"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs a command line; the result is the exit status."""
+    return execute(lambda interrupts: compare(parse(argv), interrupts))
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """The command line's options; exits for `--help`, and raises UsageError."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # where tyro would draw a box
+            options = tyro.cli(Options, args=list(argv), prog="compare.py")
+    except SystemExit as leaving:
+        if not leaving.code:
+            raise
+        kinds = {"--by": By, "--output": str}
+        raise UsageError(explain(argv, kinds, positional=True)) from None
+    if not options.run_dirs:
+        raise UsageError("RUN_DIR: is missing; give the directories of runs, see --help")
+    return options
+
+
+def compare(options: Options, interrupts: Interrupts) -> int:
+    """Compares runs, writes the files and prints the table; the result is the exit status.
+
+    Raises UsageError.
+    """
+    from rich.console import Console
+
+    from es.reports import plotting
+    from es.reports.comparison import picture, table
+    from es.reports.comparison.runs import group, load
+    from es.reports.comparison.summary import summarise, windows_of
+
+    def warn(text: str) -> None:
+        print(f"warning: {text}", file=sys.stderr)
+
+    groups = group(load(options.run_dirs, warn), warn)
+    windows = windows_of(groups)
+    summaries = [summarise(each, windows[each.task]) for each in groups]
+    base = Path(re.sub(r"\.(png|csv|md)$", "", options.output))
+    if not base.name:
+        raise UsageError(f"--output {options.output}: must be the name of files")
+    png, rows, text = (base.with_name(base.name + suffix) for suffix in (".png", ".csv", ".md"))
+    interrupts.defer()  # until the terminal is as it was
+    try:
+        # On a terminal alone; a picture of many environments takes its time.
+        with Console(stderr=True).status("Drawing the learning curves ..."), interrupts.allowed():
+            drawn = plotting.png(picture.compare(groups, options.by, windows))
+    except Interrupted as interrupted:
+        return interrupted.status
+    contents = {
+        png: drawn,
+        rows: table.as_csv(summaries).encode(),
+        text: table.as_markdown(summaries, windows, png.name).encode(),
+    }
+    with rundir.writable(base, "--output"):
+        base.parent.mkdir(parents=True, exist_ok=True)
+        for path, content in contents.items():
+            rundir.replace(path, content)
+    width = None if sys.stdout.isatty() else WIDE
+    Console(highlight=False, width=width).print(table.for_terminal(summaries, windows))
+    print("Written:", ", ".join(map(str, contents)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

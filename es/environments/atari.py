@@ -1,0 +1,131 @@
+"""Atari games at the speed of their emulator: palette screens, resets without loading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import ale_py
+import gymnasium
+import numpy as np
+
+from es.environments.images import OBSERVATIONS, PLAY_FIELD
+from es.environments.screens import FieldView
+from es.noise import FloatArray
+
+GENERATOR = re.compile(rb"(?:\d+ ){624}\d+")  # a Mersenne Twister, as C++ writes it
+
+
+def is_bare(env: gymnasium.Env) -> bool:
+    """Whether this is an emulator, and nothing changes what it takes and returns."""
+    return type(env) is ale_py.AtariEnv and isinstance(env.action_space, gymnasium.spaces.Discrete)
+
+
+class AtariImages(gymnasium.Wrapper):
+    """What an emulator's step comes to without Gymnasium's reading of the screen in full colour."""
+
+    def __init__(self, env: ale_py.AtariEnv) -> None:
+        super().__init__(env)
+        self.observation_space = OBSERVATIONS
+        self._emulator = env
+        self._ale, self._act = env.ale, env.ale.act
+        self._frameskip = env._frameskip
+        self._actions = list(env._action_set)
+        self._screen = env.ale.getScreen()
+        self._field = self._screen[PLAY_FIELD]
+        self._view = FieldView(len(self._field))
+        self._restart = _quick_restart(env)
+        self._ale.getScreen(self._screen)
+        self._learn_colours()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[FloatArray, dict[str, Any]]:
+        """Starts an episode; the first observation, and nothing more."""
+        if seed is None or self._restart is None:
+            self._emulator.reset(seed=seed, options=options)
+            self._ale.getScreen(self._screen)
+        else:
+            np.copyto(self._screen, self._restart(seed))
+        self._view.reset()
+        self._view.expect_change(self._field)
+        return self._look(), {}
+
+    def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
+        """Plays an action for as many frames as are skipped; there is no further information."""
+        code, reward, skip = self._actions[action], 0.0, self._frameskip
+        for _ in range(skip if isinstance(skip, int) else self._emulator.np_random.integers(*skip)):
+            reward += self._act(code)
+        ale = self._ale
+        ale.getScreen(self._screen)
+        over = ale.game_over(with_truncation=False)
+        return self._look(), reward, over, ale.game_truncated(), {}
+
+    def _look(self) -> FloatArray:
+        while not self._view.shrink(self._field):
+            self._learn_colours()
+        return self._view.normalized()
+
+    def _learn_colours(self) -> None:
+        """Takes the brightness, from 0 to 1, of all colours on the screen into the table.
+
+        The screen is the emulator's of this moment.
+        """
+        colours = self._emulator._get_obs()[PLAY_FIELD]
+        bright = colours.reshape(*self._field.shape, -1).mean(axis=2, dtype=np.float64) / 255
+        self._view.brightness[self._field] = bright
+        self._view.expect_change(self._field)
+
+
+def _quick_restart(env: ale_py.AtariEnv) -> Callable[[int], np.ndarray] | None:
+    """What starts an episode as `env.reset(seed=...)` does, in 3 ms: it gives the first screen.
+
+    env: as it was made, with its game loaded and not played yet.
+
+    The emulator takes a seed only while it loads a game, which takes 65 ms. All that the seed goes
+    into is the state of its generator; so the state right after loading is restored, with another
+    generator in it. None where the saved state does not look as it should.
+    """
+    ale = env.ale
+    ale.reset_game()
+    screen = ale.getScreen()
+    state = ale.cloneState(include_rng=True).serialize()
+    generators = list(GENERATOR.finditer(state))
+    lengths = [at for at in range(64) if _number(state, at) == len(state) - at - 12]
+    loaded_with = _generator(ale.getInt("random_seed") % 2**32)
+    if not generators or len(lengths) != 1 or generators[-1][0] != loaded_with:
+        return None
+    length, (start, stop) = lengths[0], generators[-1].span()
+
+    def restart(seed: int) -> np.ndarray:
+        for_frameskip, for_emulator = _seeds(seed)
+        env.np_random = np.random.default_rng(int(for_frameskip))
+        ale.reset_game()  # since a state does not hold the last action, which may be repeated
+        generator = _generator(for_emulator)
+        patched = bytearray(state[: start - 4] + _bytes(len(generator)) + generator + state[stop:])
+        patched[length : length + 4] = _bytes(len(patched) - length - 12)
+        ale.restoreState(ale_py.ALEState(bytes(patched)))
+        return screen
+
+    return restart
+
+
+def _seeds(seed: int) -> tuple[int, int]:
+    """The seeds for random frame skips and for the emulator, as in Gymnasium's environment."""
+    for_frameskip, for_emulator = np.random.SeedSequence(seed).generate_state(2)
+    return int(for_frameskip), int(for_emulator)
+
+
+def _generator(seed: int) -> bytes:
+    """A fresh Mersenne Twister's state as text: its 624 numbers and the position behind them."""
+    state: Any = np.random.RandomState(seed).get_state(legacy=False)["state"]
+    return " ".join(map(str, [*state["key"].tolist(), state["pos"]])).encode()
+
+
+def _number(state: bytes, at: int) -> int:
+    return int.from_bytes(state[at : at + 4], "little")
+
+
+def _bytes(number: int) -> bytes:
+    return number.to_bytes(4, "little")

@@ -1,0 +1,102 @@
+"""The environments that can be trained on, as `--list-envs` shows them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import gymnasium
+from gymnasium import spaces
+
+from es.environments.spaces import describe_actions
+from es.envs import describe_env, make_env
+from es.errors import UsageError
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+ROW = "{:<34} {:<22} {:<18} {:<13} {}"
+GAME = re.compile(r"(?:ALE/)?(\w+?)(?:Deterministic|NoFrameskip)?-v\d+")
+
+
+def show(words: Sequence[str]) -> int:
+    """Prints the environments whose names contain one of the words; the result is the exit status.
+
+    Without words: all, but of each the newest version only.
+    """
+    wanted = names(words)
+    if not wanted:
+        raise UsageError(f"--list-envs {' '.join(words)}: there is no such environment")
+    tuned, missing = tuned_settings(), 0
+    rows: dict[str, tuple[str, str, str]] = {}  # all versions of a game have the same spaces
+    print(ROW.format("environment", "observations", "actions", "network", "tuned settings"))
+    for name in wanted:
+        game = GAME.fullmatch(name)
+        is_game = game is not None and f"ALE/{game[1]}-v5" in gymnasium.registry
+        key = game[1] if game and is_game else name
+        try:
+            rows[key] = rows.get(key) or _row(name)
+        except UsageError:  # its simulator is not installed, or its spaces are not supported
+            missing += 1
+        else:
+            print(ROW.format(name, *rows[key], " ".join(tuned.get(name, ()))).rstrip(), flush=True)
+    if missing:
+        print(f"{missing} more are registered, but not supported or not installed.")
+    if not words:
+        print(
+            "Older versions: --list-envs NAME. Each game is also there by its old name, "
+            "<Game>Deterministic-v4."
+        )
+    return 0
+
+
+def names(words: Sequence[str]) -> list[str]:
+    """The names, in order, that contain one of the words, whatever their case; see `show`."""
+    games = [name[4:-3] for name in gymnasium.registry if re.fullmatch(r"ALE/\w+-v5", name)]
+    if words:
+        known = [*gymnasium.registry, *(f"{game}Deterministic-v4" for game in games)]
+        found = (name for name in known if any(word.lower() in name.lower() for word in words))
+        return sorted(found, key=str.lower)
+    newest: dict[str, int] = {}
+    for spec in gymnasium.registry.values():
+        base = spec.id.rpartition("-v")[0]
+        newest[base] = max(newest.get(base, 0), spec.version or 0)
+    old = {f"{game}{kind}" for game in games for kind in ("", "NoFrameskip")}
+    found = (f"{base}-v{version}" for base, version in newest.items() if base not in old)
+    return sorted(found, key=str.lower)
+
+
+def tuned_settings() -> dict[str, list[str]]:
+    """The files in configs/ by the environment that they are for, and by their own name."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(CONFIGS.glob("*.toml")):
+        try:
+            settings = tomllib.loads(path.read_text())
+        except (OSError, ValueError):  # a file of the user's own, who will learn when it is used
+            continue
+        name = str(settings.get("env-name", settings.get("env_name")))
+        for key in {name, path.stem}:  # which may be registered as well
+            found.setdefault(key, []).append(f"configs/{path.name}")
+    return found
+
+
+def _row(name: str) -> tuple[str, str, str]:
+    """Observations, actions and the network that sees them; UsageError where it cannot be made."""
+    with closing(make_env(describe_env(name))) as env:
+        describe_actions(env.action_space, name)
+        plain = env.unwrapped
+        network = "Convnet-LSTM" if len(env.observation_space.shape or ()) == 3 else "MLP"
+        return _in_short(plain.observation_space), _in_short(plain.action_space), network
+
+
+def _in_short(space: spaces.Space) -> str:
+    """`Box(4)`, `Discrete(2)`, `Tuple(Discrete(32), Discrete(11))`."""
+    if isinstance(space, spaces.Discrete):
+        return f"Discrete({space.n})"
+    if isinstance(space, spaces.MultiDiscrete):
+        return f"MultiDiscrete({', '.join(map(str, space.nvec.reshape(-1)))})"
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return f"{type(space).__name__}({', '.join(map(_in_short, parts))})"
+    return f"{type(space).__name__}({'x'.join(map(str, space.shape or ()))})"

@@ -1,0 +1,88 @@
+"""Screens of Atari games as the Convnet-LSTM takes them.
+
+What is seen, the mean of the colours shrunk twice, is what `images.preprocess` makes of the play
+field, without its rounding to bytes in between.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from es.environments.images import MIDDLE_SIZE, PLAY_FIELD, SIZE, ImageNormalizer
+from es.kernels.images import shrink
+from es.noise import FloatArray
+
+UNKNOWN = -1e6  # the brightness of a colour not seen so far
+
+
+class FieldView:
+    """Play fields as the network sees them: squares of bytes that stand for colours.
+
+    brightness: (256,), of the colours, from 0 to 1. image: (1764,), the last field shrunk.
+    """
+
+    def __init__(self, side: int) -> None:
+        self.brightness = np.full(256, UNKNOWN, np.float32)
+        self.image = np.empty(SIZE * SIZE, np.float32)
+        self._seen = np.empty((side, side), np.uint8)
+        self._rows = np.empty(side * SIZE, np.float32)
+        self._first, self._taps = _resampling()
+        self._normalizer = ImageNormalizer()
+
+    def reset(self) -> None:
+        """Starts an episode with a fresh normaliser."""
+        self._normalizer.reset()
+
+    def expect_change(self, field: np.ndarray) -> None:
+        """Has every row looked up again, even if the field is the next one."""
+        np.invert(field, out=self._seen)
+
+    def shrink(self, field: np.ndarray) -> bool:
+        """Shrinks a field into the image; False where the brightness of a colour is unknown."""
+        return shrink(
+            field, self._seen, self.brightness, self._first, self._taps, self._rows, self.image
+        )
+
+    def normalized(self) -> FloatArray:
+        """The image as (1, 42, 42), normalised; valid until the next call."""
+        return self._normalizer(self.image)
+
+
+class ScreenView:
+    """Screens in colour or gray, as Gymnasium shows them, seen as `AtariImages` sees them.
+
+    To the bit: the same sums of the same numbers. observation: (height, 160[, 3]) bytes.
+    """
+
+    def __init__(self) -> None:
+        self._view = FieldView(PLAY_FIELD.stop - PLAY_FIELD.start)
+        self._codes = np.zeros(3 * 255 + 1, np.uint8)  # by the sum of the channels
+        self.reset = self._view.reset
+
+    def __call__(self, observation: np.ndarray) -> FloatArray:
+        """The image: (1, 42, 42); valid until the next call. Raises ValueError for a photograph."""
+        field = observation[PLAY_FIELD]
+        channels = field.reshape(*field.shape[:2], -1)
+        sums = channels.sum(axis=2, dtype=np.uint16)
+        found = np.flatnonzero(np.bincount(sums.reshape(-1)))
+        if found.size > self._view.brightness.size:
+            raise ValueError("an observation has more colours than the screens of an Atari game")
+        self._codes[found] = np.arange(found.size)
+        self._view.brightness[: found.size] = found / channels.shape[2] / 255
+        codes = self._codes[sums]
+        self._view.expect_change(codes)
+        self._view.shrink(codes)
+        return self._view.normalized()
+
+
+def _resampling() -> tuple[np.ndarray, FloatArray]:
+    """Each of 42 pixels as a sum of 4 of 160: the first one's index, (42,), and weights, (4 * 42,).
+
+    Bilinear shrinking to 80 pixels takes the mean of two neighbours; shrinking those to 42 then
+    interpolates between two of the means.
+    """
+    centre = (np.arange(SIZE) + 0.5) * MIDDLE_SIZE / SIZE - 0.5
+    left = np.floor(centre)
+    right_share = (centre - left) / 2
+    weights = np.stack([0.5 - right_share, 0.5 - right_share, right_share, right_share], axis=1)
+    return (2 * left).astype(np.int64), weights.reshape(-1).astype(np.float32)

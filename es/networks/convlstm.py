@@ -1,0 +1,192 @@
+"""The Convnet-LSTM for images: the torch module, and the actor that plays it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from es.kernels import convolutions, layers, packing
+from es.kernels.convolutions import CHANNELS
+from es.kernels.packing import aligned, packed_size, whole_panels
+from es.networks.actions import NoiseSeeds, count_outputs, make_decoder
+from es.noise import DoubleArray, FloatArray
+
+SIZES = (42, 21, 11, 6, 3)  # of the image's sides, before and after each convolution
+FEATURES = CHANNELS * SIZES[-1] ** 2
+UNITS = 256
+NO_BIAS = np.zeros(CHANNELS, np.float32)
+VARIANCE_ADDED = 1e-5  # as in torch's batch normalisation
+
+
+class VirtualBatchNorm(nn.Module):
+    """Normalises each channel by its mean and deviation over a reference batch, scales and shifts.
+
+    Salimans et al. 2016, section 3.4, without the example's own share in the statistics: as ES uses
+    it, what is normalised then is linear in the input of the layer. images: (N, 32, side, side).
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.weight, self.bias = (
+            nn.Parameter(torch.ones(channels)),
+            nn.Parameter(torch.zeros(channels)),
+        )
+        self.register_buffer("mean", torch.zeros(channels), persistent=False)
+        self.register_buffer("variance", torch.ones(channels), persistent=False)
+
+    def refer_to(self, images: Tensor) -> None:
+        """Takes the statistics of a reference batch."""
+        self.variance, self.mean = torch.var_mean(images, dim=(0, 2, 3), correction=0)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The normalised images."""
+        return functional.batch_norm(
+            images, self.mean, self.variance, self.weight, self.bias, eps=VARIANCE_ADDED
+        )
+
+
+class ConvLSTM(nn.Module):
+    """Four convolutions (42 -> 21 -> 11 -> 6 -> 3) and an LSTM cell of 256 units.
+
+    vbn: virtual batch normalisation between each convolution, then without a bias, and its
+    activation. Observation: (1, 42, 42) float32; result: (outputs,).
+    """
+
+    def __init__(self, channels: int, outputs: int, *, vbn: bool = False) -> None:
+        super().__init__()
+        self._normalized = vbn
+        inputs = channels
+        for number in range(1, len(SIZES)):
+            convolution = nn.Conv2d(inputs, CHANNELS, 3, stride=2, padding=1, bias=not vbn)
+            self.add_module(f"conv{number}", convolution)
+            if vbn:
+                self.add_module(f"norm{number}", VirtualBatchNorm(CHANNELS))
+            inputs = CHANNELS
+        self.lstm = nn.LSTMCell(FEATURES, UNITS)
+        self.actor_linear = nn.Linear(UNITS, outputs)
+
+    def refer_to(self, reference: Tensor) -> None:
+        """Takes the statistics of virtual batch normalisation, of a batch: (N, 1, 42, 42)."""
+        self._see(reference, refer=True)
+
+    def forward(
+        self, observation: Tensor, state: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """The outputs and the LSTM's state for the next step; without one it is zero."""
+        x = self._see(observation.unsqueeze(0))
+        hidden, cell = self.lstm(x.flatten(1), state)
+        return self.actor_linear(hidden)[0], (hidden, cell)
+
+    def _see(self, x: Tensor, *, refer: bool = False) -> Tensor:
+        for number in range(1, len(SIZES)):
+            x = getattr(self, f"conv{number}")(x)
+            if self._normalized:
+                normalize = getattr(self, f"norm{number}")
+                if refer:
+                    normalize.refer_to(x)
+                x = normalize(x)
+            x = functional.selu(x)
+        return x
+
+
+class ConvLSTMActor:
+    """Plays the Convnet-LSTM, one observation at a time: the best action, without drawing lots.
+
+    reference: (N, 1, 42, 42) float32, the batch of virtual batch normalisation, where it is used.
+    """
+
+    def __init__(self, network: Mapping[str, Any], reference: FloatArray | None = None) -> None:
+        if network["inputs"] != 1:
+            raise ValueError(f"images of {network['inputs']} channels; 1 is supported")
+        if network["vbn"] and reference is None:
+            raise ValueError("virtual batch normalisation without a reference batch")
+        outputs = count_outputs(network["actions"])
+        self._reference = reference if network["vbn"] else None
+        self._inputs = (1, CHANNELS, CHANNELS, CHANNELS)
+        self._convolutions = [aligned((1 + 9 * inputs) * CHANNELS) for inputs in self._inputs]
+        self._framed = aligned((SIZES[0] + 2) ** 2)
+        self._images = [aligned((size + 2) ** 2 * CHANNELS) for size in SIZES[1:]]
+        self._lstm = aligned(packed_size(FEATURES + UNITS, 4 * UNITS))
+        self._x = aligned(FEATURES + UNITS)
+        self._hidden = self._x[FEATURES:]
+        self._cell, self._gates = aligned(UNITS), aligned(4 * UNITS)
+        self._head = aligned(packed_size(UNITS, outputs))
+        self._count, self._outputs = outputs, aligned(whole_panels(outputs))
+        self._decoder = make_decoder(network["actions"], self._outputs[:outputs])
+        self._sizes = []  # of theta's parts: the weights and biases of the layers
+        for inputs in self._inputs:
+            self._sizes += [9 * inputs * CHANNELS, CHANNELS] + [CHANNELS] * network["vbn"]
+        self._sizes += [4 * UNITS * FEATURES, 4 * UNITS * UNITS, 4 * UNITS, 4 * UNITS]
+        self._sizes += [outputs * UNITS, outputs]
+
+    def bind(self, theta: FloatArray, statistics: DoubleArray | None = None) -> None:
+        """Takes over theta: (P,) float32; images have no statistics."""
+        assert theta.size == sum(self._sizes)
+        parts = iter(np.split(theta, np.cumsum(self._sizes[:-1])))
+        for layer, (inputs, packed) in enumerate(
+            zip(self._inputs, self._convolutions, strict=True)
+        ):
+            weight = next(parts)
+            if self._reference is None:
+                convolutions.pack_convolution(weight, next(parts), inputs, packed)
+            else:
+                convolutions.pack_convolution(weight, NO_BIAS, inputs, packed)
+                moments = self._moments(layer)
+                convolutions.normalize(packed, moments, VARIANCE_ADDED, next(parts), next(parts))
+        weights_and_biases = next(parts), next(parts), next(parts), next(parts)
+        packing.pack_lstm(*weights_and_biases, FEATURES, UNITS, self._lstm)
+        packing.pack_dense(next(parts), next(parts), UNITS, self._count, self._head)
+
+    def reset(self, noise_seeds: NoiseSeeds = None) -> None:
+        """Forgets the previous episode; noise_seeds: for noise on the next one's actions."""
+        self._hidden[:] = 0
+        self._cell[:] = 0
+        self._decoder.reset(noise_seeds)
+
+    def act(self, observation: np.ndarray) -> Any:
+        """The best action for an observation: (1, 42, 42) float32."""
+        image = self._convolve(observation, len(self._images) - 1)
+        layers.selu(image)
+        convolutions.channels_first(image, SIZES[-1], self._x)
+        layers.lstm_cell(self._lstm, self._x, UNITS, self._cell, self._gates)
+        return self._decoder(
+            layers.dense_argmax(self._head, self._hidden, UNITS, self._count, self._outputs)
+        )
+
+    def observed(self) -> DoubleArray | None:
+        """Nothing: images are normalised by running averages of their own."""
+        return None
+
+    def outputs(self) -> FloatArray:
+        """The network's outputs for the last observation: (outputs,)."""
+        return self._outputs[: self._count].copy()
+
+    def _convolve(self, observation: np.ndarray, last: int) -> FloatArray:
+        """The result of the convolutions up to the one of index `last`, before its activation."""
+        image = self._images[0]
+        convolutions.convolve_image(
+            self._convolutions[0], observation.reshape(-1), SIZES[0], self._framed, image
+        )
+        for layer in range(1, last + 1):
+            layers.selu(image)
+            convolutions.convolve(
+                self._convolutions[layer], image, SIZES[layer], self._images[layer]
+            )
+            image = self._images[layer]
+        return image
+
+    def _moments(self, layer: int) -> DoubleArray:
+        """Means and variances of a convolution's channels over the reference batch: (2 * 32,)."""
+        assert self._reference is not None
+        moments = np.zeros(2 * CHANNELS)
+        size = SIZES[layer + 1]
+        for observation in self._reference:
+            convolutions.add_moments(self._convolve(observation, layer), size, moments)
+        moments /= len(self._reference) * size**2
+        moments[CHANNELS:] -= moments[:CHANNELS] ** 2
+        return moments

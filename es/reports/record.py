@@ -1,0 +1,59 @@
+"""The figures of one update."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from es.algorithm.population import Batch
+
+
+class Record(NamedTuple):
+    """One update: a row of progress.csv, with its columns.
+
+    Returns are those of the perturbations, lengths (in steps) of all their episodes. elite_count:
+    perturbations above the mean. non_finite: perturbations whose return was NaN or infinite, and is
+    not among the figures. lr and sigma: as used for this update. grad_norm: of the gradient
+    estimate, before the learning rate. steps_per_second: everything played since the previous row.
+    """
+
+    update: int
+    episodes: int
+    frames: int
+    wall_seconds: float
+    return_mean: float
+    return_std: float
+    return_max: float
+    return_min: float
+    unperturbed_return: float
+    unperturbed_rank: int
+    elite_count: int
+    non_finite: int
+    episode_length_mean: float
+    lr: float
+    sigma: float
+    grad_norm: float
+    steps_per_second: float
+
+
+COLUMNS = Record._fields
+
+
+def describe_batch(batch: Batch) -> dict[str, float]:
+    """A batch's part of a `Record`, by column."""
+    returns = batch.returns[np.isfinite(batch.returns)]
+    # One more than are better; a return that is no number is worse than all.
+    better = int((returns > batch.unperturbed).sum())
+    rank = 1 + (better if np.isfinite(batch.unperturbed) else batch.returns.size)
+    return {
+        "return_mean": float(returns.mean()),
+        "return_std": float(returns.std()),
+        "return_max": float(returns.max()),
+        "return_min": float(returns.min()),
+        "unperturbed_return": batch.unperturbed,
+        "unperturbed_rank": rank,
+        "elite_count": int((returns > returns.mean()).sum()),
+        "non_finite": batch.returns.size - returns.size,
+        "episode_length_mean": float(np.mean(batch.lengths)),
+    }

@@ -1,0 +1,251 @@
+"""The pool of worker processes on this machine.
+
+Workers are started once and kept; one that is lost is replaced, and what it was playing is played
+again, which changes no result: an episode depends on its task alone. The parameters lie in memory
+that all workers share, so that only small tasks go out and only scalars come back. A free worker
+takes the next task out of a queue by itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import selectors
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from es.errors import RunError
+from es.rollouts.interface import FAILURES, Progress, counted, failed
+from es.rollouts.memory import affordable
+from es.rollouts.processes import cores
+from es.rollouts.queue import TaskQueue
+from es.rollouts.rollout import Recipe, Result, Snapshot, Task
+from es.rollouts.worker import IDLE, Done, Shared
+from es.rollouts.worker_processes import ATTEMPTS, Crew, Lost
+
+GATHER_SECONDS = 0.004
+STALLED_SECONDS = 0.25  # without any message, after which a task that nobody plays is missed
+
+
+class WorkerPool:
+    """Persistent worker processes.
+
+    size: P, the number of parameters. inputs: how many numbers an observation has, where these are
+    normalised. workers: how many processes; 'auto' is one per core. members: how many parameters
+    are played in a batch, the default number of workers. timeout: seconds of an episode after which
+    its worker is taken to hang. say: shows a line to the user.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        size: int,
+        members: int,
+        inputs: int = 0,
+        workers: int | Literal["auto"] | None = None,
+        timeout: float | None = None,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        count = members if workers is None else cores() if workers == "auto" else workers
+        context = multiprocessing.get_context("forkserver")
+        self._queue = TaskQueue(context)
+        self._shared = Shared(
+            self._queue.reader,
+            context.RawArray(ctypes.c_float, size),
+            context.RawValue(ctypes.c_double),
+            context.RawArray(ctypes.c_double, 2 * inputs),
+            context.RawArray(ctypes.c_longlong, [IDLE] * count),
+            context.RawArray(ctypes.c_double, count),
+        )
+        self._snapshot = self._shared.snapshot()
+        self._crew = Crew(context, recipe, self._shared)
+        self._timeout, self._say = timeout, say
+        self._batch = self._stillborn = self._count = self._finished = 0
+        self._started = time.monotonic()
+        self._tasks: dict[int, Task] = {}  # those of the batch without a result, by index
+        self._failures: Counter[int] = Counter()
+        self._missed = False  # whether a worker was lost that may have taken a task unseen
+        try:
+            if workers is None and count > cores():
+                self._crew.start(0)
+                count = affordable(count, self.await_first(), say)
+            self._crew.prepare(count)
+            for number in range(len(self._crew.workers), count):
+                if not self._start(number):
+                    say(f"{number} of {count} workers could be started: going on with these.")
+                    break
+            self._count = len(self._crew.workers)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the workers."""
+        return [worker.process.pid for worker in self._crew.workers.values()]
+
+    def await_first(self) -> int:
+        """Waits until a worker is ready to play: its process id. RunError where none comes up."""
+        workers = self._crew.workers
+        while not (ready := [worker for worker in workers.values() if worker.ready]):
+            for key, _ in self._crew.selector.select():
+                for message in self._crew.receive(key.data):
+                    if isinstance(message, Lost):
+                        self._replace(message, None)
+        return ready[0].process.pid
+
+    def evaluate(
+        self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
+    ) -> list[Result]:
+        """The results of all tasks, in task order.
+
+        Raises RunError when the same task has failed three times, or no worker can be started. An
+        exception in between leaves tasks under way: the pool can then only be closed.
+        """
+        self.begin(snapshot)
+        self.add(tasks)
+        results: dict[int, Result] = {}
+        while self.unfinished:
+            results |= {result.index: result for result in self.collect()}
+            if results and progress:
+                progress(len(results))
+        return [results[task.index] for task in tasks]
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Starts another batch, once all tasks of the last one are finished."""
+        np.copyto(self._snapshot.theta, snapshot.theta)
+        self._shared.sigma.value = snapshot.sigma
+        if self._snapshot.statistics is not None and snapshot.statistics is not None:
+            np.copyto(self._snapshot.statistics, snapshot.statistics)
+        self._batch += 1
+        self._failures.clear()
+        self._finished, self._started = 0, time.monotonic()
+        missing = set(range(self._count)) - set(self._crew.workers)
+        if missing:  # one that was given up
+            self._start(min(missing), attempts=1)
+
+    def add(self, tasks: Sequence[Task]) -> None:
+        """Hands out tasks of the batch, after those that are waiting already."""
+        self._tasks |= {task.index: task for task in tasks}
+        self._hand_out(tasks)
+
+    @property
+    def unfinished(self) -> int:
+        """How many tasks of the batch have no result yet."""
+        return len(self._tasks)
+
+    def collect(self, patience: float | None = None) -> list[Result]:
+        """Waits for results, so many seconds at most; there may be none all the same.
+
+        Raises RunError as `evaluate` does.
+        """
+        messages, results = self._messages(patience), list[Result]()
+        for message in messages:
+            if isinstance(message, Lost):
+                self._play_again(message)
+            # What is played again may come twice.
+            elif message.batch == self._batch and message.result.index in self._tasks:
+                del self._tasks[message.result.index]
+                results.append(message.result)
+        if self._missed and not messages and self._idle():
+            self._missed = False
+            self._hand_out([*self._tasks.values()])
+        self._finished += len(results)
+        if self._finished:
+            # To wake for every result would take a core from the workers again and again.
+            rest = (time.monotonic() - self._started) * self.unfinished / self._finished
+            time.sleep(min(GATHER_SECONDS, rest / 8))
+        return results
+
+    def describe(self) -> str:
+        """The number of workers."""
+        return counted(len(self._crew.workers), "worker")
+
+    def close(self) -> None:
+        """Ends all workers: a free one closes its environment first, a busy one is killed."""
+        self._queue.close()
+        self._crew.close(busy={n for n, task in enumerate(self._shared.playing) if task != IDLE})
+
+    def _hand_out(self, tasks: Sequence[Task] = ()) -> None:
+        """Fills the queue; the rest of the tasks follow when it has room again."""
+        selector = self._crew.selector
+        waits = self._queue.fileno() in selector.get_map()
+        done = self._queue.put(self._batch, tasks)
+        if not done and not waits:
+            selector.register(self._queue, selectors.EVENT_WRITE, None)
+        elif done and waits:
+            selector.unregister(self._queue)
+
+    def _messages(self, patience: float | None) -> list[Done | Lost]:
+        """What has come from the workers; it may be nothing, where something is to be watched."""
+        often = (
+            patience,
+            STALLED_SECONDS if self._missed else None,
+            min(1.0, self._timeout / 4) if self._timeout is not None else None,
+        )
+        messages: list[Done | Lost] = []
+        limits = [seconds for seconds in often if seconds is not None]
+        for key, _ in self._crew.selector.select(min(limits, default=None)):
+            if key.data is None:
+                self._hand_out()
+            else:
+                messages += self._crew.receive(key.data)
+        if self._timeout is not None:
+            self._end_hung(self._timeout)
+        return messages
+
+    def _play_again(self, lost: Lost) -> None:
+        """Has another worker play what a lost one was playing; RunError if that fails for good."""
+        playing = self._shared.playing[lost.worker.number]
+        task = self._tasks.get(playing)
+        self._replace(lost, task)
+        if task is None:
+            return
+        self._failures[playing] += 1
+        if self._failures[playing] == FAILURES:
+            raise failed(task, f"the last worker {lost.cause}", lost.traceback)
+        self._hand_out([task])
+
+    def _start(self, number: int, attempts: int = ATTEMPTS) -> bool:
+        """Starts a worker; where that is not possible, False, or RunError if there is no other."""
+        try:
+            self._crew.start(number, attempts)
+        except RunError:
+            if not self._crew.workers:
+                raise
+            return False
+        return True
+
+    def _end_hung(self, timeout: float) -> None:
+        now = time.monotonic()
+        for number, worker in self._crew.workers.items():
+            if self._shared.playing[number] != IDLE and now - self._shared.since[number] > timeout:
+                worker.kill(f"was ended: its episode took over {timeout:g} s (--rollout-timeout)")
+
+    def _idle(self) -> bool:
+        """Whether nothing is under way, so that a result that is missing was lost with a worker.
+
+        A worker notes what it plays just after taking it, and could die in between.
+        """
+        return self._queue.empty() and all(task == IDLE for task in self._shared.playing)
+
+    def _replace(self, lost: Lost, task: Task | None) -> None:
+        """Starts another worker, while that is of use; RunError where none comes up."""
+        number, crew = lost.worker.number, self._crew
+        self._shared.playing[number] = IDLE
+        self._missed |= task is None
+        self._stillborn = 0 if lost.worker.ready else self._stillborn + 1
+        given_up = self._stillborn >= FAILURES
+        if given_up and not any(worker.ready for worker in crew.workers.values()):
+            raise RunError(f"no worker can be started: the last one {lost.cause}{lost.traceback}")
+        doing = (
+            f"playing {task}" if task else "between episodes" if lost.worker.ready else "starting"
+        )
+        replaced = not given_up and self._start(number)
+        then = "replaced" if replaced else f"going on with {len(crew.workers)}"
+        self._say(f"Worker {number} {lost.cause} while {doing}: {then}.")

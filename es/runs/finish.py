@@ -1,0 +1,126 @@
+"""When a run ends, and how: the ending conditions, the last line and the exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from es.config import FIELDS, Config
+from es.errors import RunError
+from es.interrupts import Interrupted, Interrupts
+from es.policy import scored_alike
+from es.reports.films import VideoRecorder, finish, waiting
+from es.reports.live_view import Course
+from es.reports.terminal import Console, command
+from es.rollouts.interface import counted
+from es.runs.checkpoint import Checkpoint, Counters
+from es.runs.directory import LATEST, open_existing
+
+RECORDER = "recorder"  # the module that makes the videos of --video-every
+
+
+def evaluation_due(config: Config, counters: Counters) -> bool:
+    """Whether --eval-every wants these parameters evaluated."""
+    every, update = config.eval_every, counters.update
+    return every is not None and update % every == 0 and update > counters.evaluated
+
+
+def ending(config: Config, counters: Counters) -> str | None:
+    """The ending condition that a run has met, in words."""
+    if counters.update >= config.max_gradient_updates:
+        return f"{counters.update} updates (--max-gradient-updates)"
+    if config.max_frames is not None and counters.frames >= config.max_frames:
+        return f"{counters.frames} frames (--max-frames)"
+    if config.max_minutes is not None and counters.wall_seconds >= 60 * config.max_minutes:
+        return f"{counters.wall_seconds / 60:.1f} minutes (--max-minutes)"
+    return None
+
+
+def course(config: Config, run_dir: Path, counters: Counters) -> Course:
+    """Where the run goes, for those who look on."""
+    caps = {
+        "update": config.max_gradient_updates,
+        "frames": config.max_frames,
+        "minutes": config.max_minutes,
+    }
+    given = {name: cap for name, cap in caps.items() if cap is not None}
+    if given == {"update": FIELDS["max_gradient_updates"].default}:
+        given = {}  # so far away that nobody means it
+    return Course(config.env_name, run_dir, config.n, config.target_return, given, counters)
+
+
+def target_met(config: Config, ours: Checkpoint) -> str | None:
+    """The target that the checkpoint's run ended with, where no higher one is asked for."""
+    target, solved = config.target_return, ours.solved
+    if target is None or solved is None or solved["mean"] < target:
+        return None
+    if not scored_alike(config, ours):
+        return None
+    return f"a mean return of {solved['mean']:.2f} (--target-return)"
+
+
+def finished_already(config: Config, met: str, interrupts: Interrupts) -> int:
+    """Says so, after what such a run may have left undone; the result is the exit status.
+
+    met: the ending condition. Raises UsageError where another process works on the run.
+    """
+    console, checkpoint = Console(silent=config.silent), Path(config.restore)
+    if checkpoint.name == LATEST and waiting(checkpoint.parent):
+        with closing(open_existing(checkpoint.parent, "--restore")) as directory:
+            interrupts.defer()
+            recorder = VideoRecorder(directory, RECORDER, config.env_name, console.warn)
+            finish(recorder, console, lambda: interrupts.received is not None)
+    console.close(f"Finished already: the run of {config.restore} has come to {met}.")
+    return 0
+
+
+def again(config: Config, checkpoint: Path, *flags: str) -> str:
+    """The command that goes on with a checkpoint of this run."""
+    # A file is not trusted to choose what is imported.
+    environment = ("--env-name", config.env_name) if ":" in config.env_name else ()
+    return command(*flags, "--restore", checkpoint, *environment)
+
+
+def conclude(
+    config: Config,
+    counters: Counters,
+    solved: dict[str, float] | None,
+    run_dir: Path,
+    interrupted: Interrupted | None,
+    unwritten: Mapping[str, str],
+) -> tuple[int, str]:
+    """The exit status and the last line of a run.
+
+    unwritten: files that the run could not write, and why: then they are the RunError raised.
+    """
+    latest = run_dir / LATEST
+    # Where it is played is not the run's; who carries it on is likely to want it, though.
+    where = ("--ray", config.ray) if config.ray else ()
+    carry_on = again(config, latest, *where)
+    done = (
+        f"{counted(counters.update, 'update')}, {counted(counters.episodes, 'episode')}, "
+        f"{counted(counters.frames, 'frame')}, "
+        f"{counters.wall_seconds:.1f} s"
+    )
+    if unwritten:
+        reasons, names = ", ".join(sorted({*unwritten.values()})), ", ".join(unwritten)
+        from_there = f". Carry on from there: {carry_on}" if latest.exists() else ""
+        error = RunError(
+            f"--run-dir {run_dir}: after {done}, {names} could not be written ({reasons}): what is "
+            f"there is older, or cut off{from_there}"
+        )
+        if interrupted:
+            error.status = interrupted.status
+        raise error
+    if interrupted:
+        line = f"Interrupted after {done}. Carry on: {carry_on}"
+        return interrupted.status, line
+    if solved:
+        return 0, (
+            f"Solved: mean {solved['mean']:.2f}, standard deviation {solved['std']:.2f} over "
+            f"{config.eval_episodes} episodes (target {solved['target']:g}) after {done}"
+        )
+    if config.target_return is not None:
+        return 1, f"Target not reached: no mean return of {config.target_return:g} in {done}"
+    return 0, f"Finished: {done}, saved as {latest}"

@@ -1,0 +1,203 @@
+"""From settings and checkpoint to a run that is ready to train: new, carried on or branched off."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from es.algorithm.normalizer import Normalizer
+from es.algorithm.strategy import Strategy
+from es.config import Config
+from es.config.sources import write_toml
+from es.errors import UsageError
+from es.noise import FloatArray, SumNoise, weighted_sum
+from es.policy import Game, Restored, describe, restored_normalizer, scored_alike, settings_of
+from es.rendering.show_frames import make_drawn
+from es.reports.reporter import Monitor
+from es.reports.terminal import Console
+from es.reports.wandb import WandbReporter
+from es.rollouts.in_process import InProcessPool
+from es.rollouts.interface import Pool
+from es.rollouts.pool import WorkerPool
+from es.rollouts.processes import PRELOAD, cores
+from es.runs import directory as rundir
+from es.runs.checkpoint import Checkpoint, Counters, load
+from es.runs.directory import RunDir
+from es.runs.finish import RECORDER
+from es.runs.versions import notice
+
+
+class Run(NamedTuple):
+    """What the master loop works with."""
+
+    config: Config
+    game: Game
+    directory: RunDir
+    strategy: Strategy
+    normalizer: Normalizer | None
+    counters: Counters
+    pool: Pool
+    monitor: Monitor
+
+
+def launch(config: Config, restored: Restored, console: Console, stack: ExitStack) -> Run:
+    """Starts workers and reports, and opens the directory; `stack` ends all but the reports.
+
+    Raises UsageError, with nothing on disk touched, where settings and checkpoint do not fit.
+    """
+    wandb = None
+    if config.wandb:
+        wandb = WandbReporter(console.say, console.warn)
+        stack.callback(wandb.kill)
+    ours = restored if isinstance(restored, Checkpoint) else None
+    if config.seed is None:
+        config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
+    game, theta = describe(config, restored)
+    if game.network["kind"] == "mlp" and not config.small_net:
+        console.say(
+            f"{config.env_name} is seen as a vector of {game.network['inputs']} numbers: "
+            "using the MLP (--small-net)."
+        )
+        config = dataclasses.replace(config, small_net=True)
+    if config.video_every:
+        make_drawn(game.environment, "give --video-every None").close()
+    default = Path("checkpoints") / config.env_name
+    with rundir.writable(Path(config.run_dir or default)):
+        path, same_run = rundir.choose(
+            config.run_dir, default, Path(config.restore) if ours else None
+        )
+    pool, sum_noise = _start_pool(config, game, theta, console)
+    stack.callback(pool.close)
+    # The workers come up while the optimiser's modules are imported here.
+    strategy = _make_strategy(config, ours, theta, sum_noise)
+    normalizer = restored_normalizer(config, game, ours)
+    counters = _make_counters(config, ours, same_run=same_run)
+    directory = rundir.open_existing(path) if same_run else rundir.open_new(path)
+    stack.callback(directory.close)
+    if same_run and ours and _counters(config.restore) != ours.counters:
+        raise UsageError(f"--restore {config.restore}: has changed meanwhile; try again")
+    origin = config.restore
+    if ours and (told := notice(ours.versions, config.restore)):
+        console.say(told)
+    if directory.aside:
+        console.say(f"{path} held another run: it is now {directory.aside}.")
+        if origin and Path(origin).parent.resolve() == path.resolve():
+            origin = str(directory.aside / Path(origin).name)
+    config = dataclasses.replace(
+        config,
+        restore=ours.settings.get("restore", "") if ours and same_run else origin,
+        run_dir=ours.settings.get("run_dir") if ours and same_run else str(path),
+    )
+    if path == default:
+        config = dataclasses.replace(config, run_dir=None)
+    with rundir.writable(path):
+        rundir.write_text(path / rundir.SETTINGS, write_toml(config.saved()))
+        monitor = Monitor(
+            directory,
+            console,
+            title=config.env_name,
+            counters=counters,
+            target=config.target_return,
+            settings=config.hyperparameters(),
+            recorder=(RECORDER, config.env_name) if config.video_every else None,
+            wandb=wandb,
+        )
+    if wandb:
+        wandb.begin(path, config.saved())
+    return Run(config, game, directory, strategy, normalizer, counters, pool, monitor)
+
+
+def _counters(path: str) -> Counters | None:
+    checkpoint = load(path)
+    return checkpoint.counters if isinstance(checkpoint, Checkpoint) else None
+
+
+def _start_pool(
+    config: Config, game: Game, theta: FloatArray, console: Console
+) -> tuple[Pool, SumNoise]:
+    """Who plays, and where noise is summed."""
+    recipe, here = game.recipe(config.param_fraction), partial(weighted_sum, threads=cores())
+    if config.workers == 0:
+        return InProcessPool(recipe), here
+    settings: dict[str, Any] = {
+        "size": theta.size,
+        "inputs": game.normalized_inputs,
+        "workers": config.workers,
+        "timeout": config.rollout_timeout,
+        "say": console.say,
+    }
+    if config.ray is None:
+        return WorkerPool(recipe, members=config.n + 1, **settings), here
+    from es.cluster.pool import RayPool
+
+    console.say(f"Connecting to Ray (--ray {config.ray}) ...")
+    pool = RayPool(
+        config.ray,
+        recipe,
+        patience=config.ray_timeout,
+        preload=["es.policy", "es.environments.preload"],
+        variables={PRELOAD: config.env_name},
+        **settings,
+    )
+    return pool, pool.sum_noise
+
+
+def _make_strategy(
+    config: Config, ours: Checkpoint | None, theta: FloatArray, sum_noise: SumNoise
+) -> Strategy:
+    assert config.seed is not None
+    strategy = Strategy(
+        theta,
+        n=config.n,
+        sigma=config.sigma,
+        sigma_decay=config.sigma_decay,
+        sigma_min=config.sigma_min,
+        lr=config.lr,
+        lr_decay=config.lr_decay,
+        lr_schedule=config.lr_schedule,
+        updates=config.max_gradient_updates,
+        optimizer=config.optimizer_name,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        antithetic=config.sampling == "antithetic",
+        shaping=config.shaping,
+        top_directions=config.top_directions,
+        param_fraction=config.param_fraction,
+        seed=config.seed,
+        sum_noise=sum_noise,
+    )
+    if ours is None:
+        return strategy
+    strategy.update = ours.counters.update
+    before = settings_of(ours)
+    if config.lr == before.lr:
+        strategy.lr = ours.counters.lr  # as it has decayed
+    if config.sigma == before.sigma:
+        strategy.sigma = ours.counters.sigma
+    # The moments of another optimiser are of no use.
+    if (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, before.momentum > 0):
+        try:
+            strategy.optimizer.load(ours.optimizer)
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+            raise UsageError(f"--restore {config.restore}: is damaged ({error})") from error
+    return strategy
+
+
+def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -> Counters:
+    if ours is None:
+        cap = config.max_episode_length
+        return Counters(0, 0, 0, 0.0, cap, None, config.lr, config.sigma)
+    counters, cap = ours.counters, config.max_episode_length
+    if config.variable_ep_len or config.adaptive_ep_len:
+        cap = min(cap, counters.max_episode_length)
+    counters = counters._replace(max_episode_length=cap)
+    # A score belongs to the best.pth of its directory, and to one way of scoring.
+    same_way = (config.eval_every is None) == (settings_of(ours).eval_every is None)
+    there = (Path(config.restore).parent / rundir.BEST).exists()
+    if same_run and there and same_way and scored_alike(config, ours):
+        return counters
+    return counters._replace(best_score=None)

@@ -1,0 +1,3 @@
+"""The door to es/model.py: from model import MLP, ConvLSTM."""
+
+from es.model import *  # noqa: F403

@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from es.envs import describe_env, make_env
+
+
+def play(actions, *arguments):
+    env = make_env(describe_env("CyclicMDP-v0", arguments))
+    observations, rewards = [env.reset(seed=0)[0].tolist()], []
+    for action in actions:
+        observation, reward, terminated, truncated, _ = env.step(action)
+        observations.append(observation.tolist())
+        rewards.append(reward)
+        if terminated or truncated:
+            break
+    return observations, rewards, terminated, truncated
+
+
+def test_the_ring_of_three_states():
+    observations, rewards, terminated, truncated = play([1, 1, 1, 1, 1, 0])
+    a, b, c = np.eye(3).tolist()
+    assert observations == [a, b, c, a, b, c, c]
+    assert rewards == [1, 1, 2, 1, 1, -1]
+    assert (terminated, truncated) == (True, False)
+    assert play([2])[1:3] == ([-1], True)
+
+
+def test_the_best_return_is_2000():
+    _, rewards, terminated, truncated = play([1] * 5000)
+    assert (sum(rewards), len(rewards)) == (2000, 1500)
+    assert (terminated, truncated) == (False, True)
+
+
+def test_states_rewards_and_horizon_are_arguments():
+    observations, rewards, _, truncated = play(
+        [1] * 9, "states=2", "rewards=[0.5, -3]", "horizon=5"
+    )
+    assert observations[:3] == [[1, 0], [0, 1], [1, 0]]
+    assert rewards == [0.5, -3, 0.5, -3, 0.5]
+    assert truncated
+    assert play([1] * 5, "states=5")[1] == [1, 1, 1, 1, 2]
+
+
+def test_the_picture_shows_the_state():
+    env = make_env(describe_env("CyclicMDP-v0"), "rgb_array")
+    env.reset(seed=0)
+    env.step(1)
+    picture = np.asarray(env.render())
+    assert picture.shape == (100, 300, 3)
+    assert picture.dtype == np.uint8
+    assert picture[50, [50, 150, 250], 0].argmax() == 1
+
+
+@pytest.mark.parametrize("argument", ["states=0", "rewards=[1]", "horizon=0"])
+def test_arguments_that_do_not_fit(argument):
+    with pytest.raises(Exception, match="cannot be made"):
+        play([], argument)

@@ -1,0 +1,61 @@
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from es.environments.first_step import probe
+from es.errors import UsageError
+
+
+class Odd(gymnasium.Env):
+    """Does as a test wants: `first` and `outcome` may be functions."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, first, outcome):
+        self.first, self.outcome = first, outcome
+
+    def reset(self, *, seed=None, options=None):
+        return self.first() if callable(self.first) else self.first
+
+    def step(self, action):
+        return self.outcome() if callable(self.outcome) else self.outcome
+
+
+def burn():
+    raise RuntimeError("motor on\nfire")
+
+
+SEEN = np.zeros(2, np.float32)
+FIRST: Any = (SEEN, {})
+NEXT: Any = (SEEN, 1.0, False, False, {})
+
+
+def test_what_keeps_to_the_rules_passes():
+    probe(Odd(FIRST, NEXT), "Odd-v0")
+    probe(Odd(([0, 0], {}), (SEEN, np.float32(1), True, False, {})), "Odd-v0")
+
+
+@pytest.mark.parametrize(
+    ("first", "outcome", "words"),
+    [
+        (burn, NEXT, "RuntimeError: motor on fire"),
+        (FIRST, burn, "RuntimeError: motor on fire"),
+        (SEEN, NEXT, "unpack|shape"),
+        (FIRST, (SEEN, 1.0, False, {}), "unpack"),
+        ((np.zeros(3), {}), NEXT, r"shape \(3,\), its observation space \(2,\)"),
+        ((None, {}), NEXT, "shape"),
+        (FIRST, (np.zeros((2, 1)), 1.0, False, False, {}), r"shape \(2, 1\)"),
+        ((np.array([0, np.nan]), {}), NEXT, "not finite"),
+        (FIRST, (np.array([0, np.inf]), 1.0, False, False, {}), "not finite"),
+        (FIRST, (SEEN, np.nan, False, False, {}), "reward is nan"),
+        (FIRST, (SEEN, np.array([1.0]), False, False, {}), "reward is"),
+        (FIRST, (SEEN, "much", False, False, {}), "much"),
+    ],
+)
+def test_what_does_not_is_one_line(first, outcome, words):
+    with pytest.raises(UsageError, match=rf"Odd-v0: cannot be played .*({words})") as error:
+        probe(Odd(first, outcome), "Odd-v0")
+    assert "\n" not in str(error.value)

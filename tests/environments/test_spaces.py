@@ -1,0 +1,144 @@
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from es.environments.images import PreprocessImage
+from es.environments.spaces import as_vector, describe_actions, is_image
+from es.errors import UsageError
+
+
+class Showing(gymnasium.Env):
+    """Shows samples of a space."""
+
+    def __init__(self, space):
+        self.observation_space, self.action_space = space, spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+def flat(space, seed=1):
+    """A first observation as the policy sees it, and as it is."""
+    env = as_vector(Showing(space), "Some-v0")
+    observation = np.asarray(env.reset(seed=seed)[0])
+    assert env.observation_space.shape == observation.shape
+    space.seed(seed)
+    return observation.tolist(), space.sample()
+
+
+def test_discrete_observations_are_one_hot():
+    ours, number = flat(spaces.Discrete(5, start=3))
+    assert ours == [1.0 if 3 + i == number else 0.0 for i in range(5)]
+    ours, numbers = flat(spaces.MultiDiscrete([2, 3]))
+    assert ours == [*np.eye(2)[numbers[0]], *np.eye(3)[numbers[1]]]
+
+
+def test_dict_and_tuple_observations_are_flattened():
+    box = spaces.Box(-1, 1, (2, 2), np.float64)
+    ours, parts = flat(spaces.Dict(a=box, b=spaces.Tuple([spaces.Discrete(2), box])))
+    expected = [*parts["a"].reshape(-1), *np.eye(2)[parts["b"][0]], *parts["b"][1].reshape(-1)]
+    assert ours == pytest.approx(expected)
+
+
+def test_boxes_of_any_shape_are_flattened():
+    ours, numbers = flat(spaces.Box(-1, 1, (2, 3)))
+    assert ours == numbers.reshape(-1).tolist()
+    assert len(flat(spaces.Box(-1, 1, ()))[0]) == 1
+    vector = Showing(spaces.Box(-1, 1, (3,)))
+    assert as_vector(vector, "Some-v0") is vector
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Text(5),
+        spaces.Sequence(spaces.Discrete(2)),
+        spaces.Graph(spaces.Discrete(2), None),
+        spaces.Dict(a=spaces.Discrete(2), b=spaces.Sequence(spaces.Discrete(2))),
+        spaces.Box(-1, 1, (0,)),
+        spaces.Dict({}),
+        spaces.Tuple(()),
+    ],
+)
+def test_observations_without_a_fixed_number_of_numbers_are_errors(space):
+    with pytest.raises(UsageError, match="--env-name Some-v0: its observations are"):
+        as_vector(Showing(space), "Some-v0")
+
+
+def images(*shape):
+    return spaces.Box(0, 255, shape, np.uint8)
+
+
+def test_images_are_bytes_of_two_or_three_dimensions():
+    for shape in ((60, 80), (60, 80, 1), (60, 80, 3), (60, 80, 4), (3, 60, 80), (4, 84, 84)):
+        assert is_image(images(*shape))
+    for space in (images(128), images(60, 80, 9), images(0, 84, 84), images(2, 2, 2, 2)):
+        assert not is_image(space)
+
+
+def test_images_may_be_numbers_with_the_bounds_of_one():
+    assert is_image(spaces.Box(0, 1, (60, 80, 3)))
+    assert is_image(spaces.Box(0, 255, (3, 60, 80), np.float64))
+    for space in (
+        spaces.Box(0, 1, (60, 80)), spaces.Box(-1, 1, (60, 80, 3)), spaces.Box(0, 1, (60, 80, 9)),
+        spaces.Box(0, 1, (8, 8, 3)), spaces.Box(0, 1, (60, 80, 3), np.int8),
+    ):  # fmt: skip
+        assert not is_image(space)
+
+
+def test_images_of_other_shapes_are_seen_alike():
+    """A bright upper half, in every order of its dimensions and as numbers."""
+    upright = np.zeros((60, 80, 3), np.uint8)
+    upright[:30] = 200
+    expected = None
+    for frame in (
+        upright, upright[..., 0], np.moveaxis(upright, 2, 0), upright[..., [0, 1, 2, 0]],
+        (upright / 255).astype(np.float32), upright.astype(np.float64),
+    ):  # fmt: skip
+        high = 255 if frame.max() > 1 else 1
+        space = spaces.Box(0, high, frame.shape, frame.dtype.type)
+        env = PreprocessImage(Showing(space))
+        env._view.reset()
+        seen = env.observation(frame)
+        assert seen.shape == (1, 42, 42)
+        assert seen[0, :20].min() > seen[0, 22:].max()
+        expected = seen.copy() if expected is None else expected
+        np.testing.assert_allclose(seen, expected, atol=0.05)
+
+
+def test_action_spaces_are_described():
+    assert describe_actions(spaces.Discrete(3, start=2), "") == {
+        "kind": "discrete", "n": 3, "start": 2
+    }  # fmt: skip
+    assert describe_actions(spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])), "") == {
+        "kind": "multi-discrete", "counts": [2, 3, 4, 5], "start": [0] * 4, "shape": [2, 2],
+        "dtype": "int64",
+    }  # fmt: skip
+    assert describe_actions(spaces.MultiBinary((2, 3)), "") == {
+        "kind": "multi-binary", "shape": [2, 3]
+    }  # fmt: skip
+    box = spaces.Box(np.array([-1.0, 0.0]), np.array([1.0, 5.0]), dtype=np.float64)
+    assert describe_actions(box, "") == {
+        "kind": "box", "low": [-1, 0], "high": [1, 5], "shape": [2], "dtype": "float64",
+        "bins": None, "noise": 0.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (spaces.Box(-np.inf, np.inf, (2,)), "finite bounds"),
+        (spaces.Box(np.array([-1.0, -3.4e38]), np.array([1.0, 3.4e38])), "finite bounds"),
+        (spaces.Box(0, 9, (2,), np.int64), "floating-point"),
+        (spaces.Dict(a=spaces.Discrete(2)), "what is supported"),
+        (spaces.Text(5), "what is supported"),
+    ],
+)
+def test_actions_that_make_no_sense_are_errors(space, words):
+    with pytest.raises(UsageError, match=f"--env-name Some-v0: its actions are .*{words}"):
+        describe_actions(space, "Some-v0")

@@ -1,0 +1,140 @@
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from es.environments.wrappers import RandomStart
+from es.envs import describe_env, make_env, max_steps
+from es.errors import UsageError
+from es.noise import Stream, derive_seeds
+from tests.fakes import Counting
+
+
+class Plain(gymnasium.Env):
+    """Makes a Gymnasium environment of one of the tests' own."""
+
+    def __init__(self, env: Any) -> None:
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.reset, self.step = env.reset, env.step  # type: ignore[method-assign]
+
+
+def base(env: gymnasium.Env) -> Any:
+    return env.unwrapped
+
+
+def test_each_action_is_repeated_and_rewards_add_up():
+    plain, skipping = (
+        make_env(describe_env("Pendulum-v1")),
+        make_env(describe_env("Pendulum-v1", frame_skip=3)),
+    )
+    plain.reset(seed=1)
+    skipping.reset(seed=1)
+    for _ in range(5):
+        rewards = [plain.step(np.array([1.0], np.float32))[1] for _ in range(3)]
+        observation, reward, *_ = skipping.step(np.array([1.0], np.float32))
+        assert reward == pytest.approx(sum(map(float, rewards)))
+    assert observation == pytest.approx(base(plain)._get_obs())
+
+
+def test_an_episode_ends_when_it_does_without_skipping():
+    """MountainCar is cut off after 200 steps, which 3 does not divide."""
+    description = describe_env("MountainCar-v0", frame_skip=3)
+    assert max_steps(description) is None
+    env = make_env(description)
+    env.reset(seed=0)
+    outcomes = [env.step(1) for _ in range(67)]
+    assert [outcome[3] for outcome in outcomes] == [False] * 66 + [True]
+    assert sum(float(outcome[1]) for outcome in outcomes) == -200
+
+
+def test_the_emulator_skips_frames_itself():
+    for name in ("PongDeterministic-v4", "ALE/Pong-v5", "PongNoFrameskip-v4"):
+        description = describe_env(name, frame_skip=2, sticky_actions=0.1)
+        assert description["frame_skip"] == 1
+        emulator = base(make_env(description))
+        start = emulator.ale.getEpisodeFrameNumber()
+        emulator.step(0)
+        assert emulator.ale.getEpisodeFrameNumber() - start == 2
+        assert emulator.ale.getFloat("repeat_action_probability") == pytest.approx(0.1)
+
+
+def test_no_ops_are_drawn_from_the_episodes_seed():
+    description = describe_env("PongDeterministic-v4", noop_max=30)
+    env, plain = make_env(description), make_env(describe_env("PongDeterministic-v4"))
+    found = set()
+    for seed in range(12):
+        observation = env.reset(seed=seed)[0].copy()
+        count = derive_seeds(seed, 0, Stream.NOOPS, 1)[0] % 31
+        expected = plain.reset(seed=seed)[0]
+        for _ in range(count):
+            expected = plain.step(0)[0]
+        assert np.array_equal(observation, expected)
+        assert np.array_equal(env.step(2)[0], plain.step(2)[0])
+        found.add(count)
+    assert len(found) > 6
+
+
+def test_up_to_so_many_no_ops_and_none_are_possible():
+    env: Any = Counting(length=1000)
+    wrapped = RandomStart(Plain(env), 3, noops=True)
+    counts = set()
+    for seed in range(100):
+        wrapped.reset(seed=seed)
+        counts.add(env.steps)
+    assert counts == {0, 1, 2, 3}
+
+
+def test_an_episode_that_ends_in_its_no_ops_begins_with_fewer():
+    env: Any = Counting(length=5)
+    wrapped = RandomStart(Plain(env), 30, noops=True)
+    counts = set()
+    for seed in range(40):
+        wrapped.reset(seed=seed)
+        counts.add(env.steps)
+    assert counts == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("setting", [{"noop_max": 30}, {"sticky_actions": 0.25}])
+def test_settings_of_atari_games_are_errors_elsewhere(setting):
+    with pytest.raises(UsageError, match=r"is for Atari games, and CartPole-v1 is none"):
+        describe_env("CartPole-v1", **setting)
+
+
+def test_values_of_arguments():
+    texts = {
+        "a": 1, "b": -2.5, "c": "text", "d": True, "e": False, "f": None, "g": [1, 2], "h": "1_x",
+        "i": "x=y", "j": "{1}", "k": "(1, 'a')",
+    }  # fmt: skip
+    given = ["d=true", "e=False", "j={1}", "k=(1, 'a')", "g=[1,2]"]
+    given += [f"{key}={texts[key]}" for key in "abcfhi"]
+    assert describe_env("CartPole-v1", given)["kwargs"] == texts | {"k": (1, "a")}
+
+
+def test_a_flag_that_contradicts_an_argument_is_an_error():
+    for argument, setting in (
+        ("frameskip=2", {"frame_skip": 3}),
+        ("repeat_action_probability=0.1", {"sticky_actions": 0.2}),
+    ):
+        with pytest.raises(UsageError, match=f"contradicts --env-kwargs {argument}; give one"):
+            describe_env("PongDeterministic-v4", [argument], **setting)
+    assert describe_env("CartPole-v1", ["frameskip=2"], frame_skip=3)["frame_skip"] == 3
+
+
+def test_random_starts_of_other_environments_are_drawn_from_the_episodes_seed():
+    env, plain = (
+        make_env(describe_env("CartPole-v1") | {"noop_max": 9}),
+        gymnasium.make("CartPole-v1"),
+    )
+    found = set()
+    for seed in range(12):
+        observation = env.reset(seed=seed)[0]
+        drawn = derive_seeds(seed, 0, Stream.NOOPS, 1)[0]
+        expected = plain.reset(seed=seed)[0]
+        actions = gymnasium.spaces.Discrete(2, seed=drawn % 2**32)
+        for _ in range(drawn % 10):
+            action = actions.sample()
+            expected = plain.step(action)[0]
+            found.add(action)
+        assert np.array_equal(observation, expected)
+    assert found == {0, 1}

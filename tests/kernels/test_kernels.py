@@ -1,0 +1,218 @@
+import fcntl
+import math
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from es.kernels import convolutions, images, layers, packing
+from es.kernels.convolutions import CHANNELS
+from es.kernels.packing import aligned, packed_size, padded, whole_panels
+from tests.conftest import run_python
+
+RNG = np.random.default_rng(0)
+FOLDER = Path(__file__).resolve().parent.parent.parent
+
+
+def normal(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (4, 64), (64, 2), (65, 130), (288, 6)])
+def test_dense_against_a_matrix_product(inputs, outputs):
+    weight, bias, x = normal(outputs, inputs), normal(outputs), normal(inputs)
+    packed, y = aligned(packed_size(inputs, outputs)), aligned(whole_panels(outputs))
+    given = aligned(padded(inputs))
+    given[:inputs] = x
+    packing.pack_dense(weight.reshape(-1), bias, inputs, outputs, packed)
+    layers.dense(packed, given, inputs, outputs, y)
+    expected = weight.astype(np.float64) @ x + bias
+    np.testing.assert_allclose(y[:outputs], expected, rtol=1e-4, atol=1e-4)
+    assert layers.dense_argmax(packed, given, inputs, outputs, y) == expected.argmax()
+
+
+def frame(image):
+    """(channels, size, size) -> (size + 2, size + 2, channels), zeros around it, flat."""
+    return np.pad(image.transpose(1, 2, 0), ((1, 1), (1, 1), (0, 0))).reshape(-1)
+
+
+@pytest.mark.parametrize("size", [42, 21, 11, 6, 3, 1])
+@pytest.mark.parametrize("inputs", [1, CHANNELS])
+def test_convolution_against_torch(size, inputs):
+    image, weight, bias = normal(inputs, size, size), normal(CHANNELS, inputs, 3, 3), normal(32)
+    half = (size + 1) // 2
+    packed, y = aligned((1 + 9 * inputs) * CHANNELS), aligned((half + 2) ** 2 * CHANNELS)
+    convolutions.pack_convolution(weight.reshape(-1), bias, inputs, packed)
+    if inputs == 1:
+        framed = aligned((size + 2) ** 2)
+        convolutions.convolve_image(packed, image.reshape(-1), size, framed, y)
+    else:
+        convolutions.convolve(packed, frame(image), size, y)
+    layers.selu(y)
+    x, w, b = (torch.from_numpy(array).double() for array in (image[None], weight, bias))
+    expected = functional.selu(functional.conv2d(x, w, b, stride=2, padding=1))[0].numpy()
+    np.testing.assert_allclose(y, frame(expected), rtol=1e-4, atol=1e-4)
+    first = np.empty(half * half * CHANNELS, np.float32)
+    convolutions.channels_first(y, half, first)
+    np.testing.assert_allclose(first, expected.reshape(-1), rtol=1e-4, atol=1e-4)
+
+
+def test_lstm_cell_against_torch():
+    inputs, units = 24, 64
+    cell = torch.nn.LSTMCell(inputs, units).double()
+    parameters = [
+        values.detach().float().numpy().reshape(-1)
+        for values in (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+    ]
+    packed = aligned(packed_size(inputs + units, 4 * units))
+    packing.pack_lstm(*parameters, inputs, units, packed)
+    x, state, gates = aligned(inputs + units), aligned(units), aligned(4 * units)
+    expected = None
+    for _ in range(5):
+        given = 3 * normal(inputs)
+        x[:inputs] = given
+        layers.lstm_cell(packed, x, units, state, gates)
+        expected = cell(torch.from_numpy(given).double()[None], expected)
+        for ours, theirs in ((x[inputs:], expected[0]), (state, expected[1])):
+            np.testing.assert_allclose(ours, theirs.detach().numpy()[0], rtol=1e-4, atol=1e-6)
+
+
+def test_activations_stay_finite_and_right_at_any_size():
+    x = np.array([-1e30, -100, -88, -1, -1e-8, 0, 1e-8, 1, 100, 1e30], np.float32)
+    expected = [
+        1.0507009873554805 * (v if v > 0 else 1.6732632423543772 * math.expm1(v))
+        for v in x.astype(float)
+    ]
+    plan = np.array([0, 1, 10, 1])
+    scratch = aligned(sum(whole_panels(width) for width in plan[1:]))
+    packed = aligned(packed_size(1, 10) + packed_size(10, 1))
+    packing.pack_dense(x, np.zeros(10, np.float32), 1, 10, packed)
+    layers.mlp(packed, plan, scratch, np.ones(1, np.float32))
+    hidden = scratch[whole_panels(1) :][:10]
+    np.testing.assert_allclose(hidden, expected, rtol=1e-5, atol=2e-7)
+
+
+def test_shrinking_a_screen_that_changes_here_and_there():
+    rng = np.random.default_rng(1)
+    first = np.array([0, 2, 4], np.int64)
+    taps = rng.random(12, dtype=np.float32)
+    table = rng.random(256, dtype=np.float32)
+    screen = rng.integers(0, 255, (8, 8), dtype=np.uint8)
+    seen = ~screen
+    rows, image = np.empty(24, np.float32), np.empty(9, np.float32)
+    for step in range(20):
+        assert images.shrink(screen, seen, table, first, taps, rows, image)
+        matrix = np.zeros((3, 8))
+        for i in range(3):
+            matrix[i, first[i] : first[i] + 4] = taps[4 * i : 4 * i + 4]
+        expected = matrix @ table[screen].astype(np.float64) @ matrix.T
+        np.testing.assert_allclose(image.reshape(3, 3), expected, rtol=1e-5)
+        screen[step % 8, rng.integers(8)] = rng.integers(0, 255)
+    table[255] = -1e6
+    screen[3, 3] = 255
+    assert not images.shrink(screen, seen, table, first, taps, rows, image)
+
+
+PROGRAM = """
+import hashlib
+from es.kernels import compiling
+compiling.notify = print
+import numpy as np
+from es.model import initial_theta, make_actor
+digest = hashlib.sha256()
+from tests.networks import box, convlstm, mlp
+images = np.random.default_rng(1).normal(size=(9, 1, 42, 42)).astype(np.float32)
+for network, shape in (
+    (mlp(5, 3), (5,)),
+    (mlp(5, activation="tanh", normalize=True) | {"actions": box([-1, -2], [1, 3])}, (5,)),
+    (convlstm(), (1, 42, 42)),
+    (convlstm(vbn=True), (1, 42, 42)),
+):
+    actor = make_actor(network, images)
+    actor.bind(initial_theta(network, 0), np.stack([np.arange(5), 1 / np.arange(1, 6)]))
+    actor.reset()
+    for observation in np.random.default_rng(0).normal(size=(20, *shape)).astype(np.float32):
+        digest.update(np.asarray(actor.act(observation)).tobytes())
+        digest.update(actor.outputs().tobytes())
+    digest.update(b"" if actor.observed() is None else actor.observed().tobytes())
+print(digest.hexdigest())
+"""
+
+
+QUICK = """
+import numpy
+from es.kernels import compiling
+compiling.PATIENCE = 0.1
+from es.kernels import images
+print(images.__file__)
+"""
+
+
+def copy_of_es(folder):
+    """The kernels with nothing compiled."""
+    shutil.copytree(FOLDER / "es", folder / "es", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_kernels_are_compiled_once_with_the_outputs_of_any_other_cpu(tmp_path):
+    """The user is told of it, and a damaged cache is no obstacle."""
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    if sys.platform.startswith("linux") and os.uname().machine == "x86_64":
+        cache |= {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ""}  # narrower vector units
+    here = run_python(PROGRAM).stdout.splitlines()[-1]
+    assert len(here) == 64
+    first, second = (run_python(PROGRAM, FOLDER, **cache) for _ in range(2))
+    assert first.stdout.count("Compiling the policies' inner loops") == 1
+    assert first.stdout.splitlines()[1:] == second.stdout.splitlines() == [here]
+    for path in tmp_path.glob("**/*dense*.nb?"):
+        path.write_bytes(path.read_bytes()[:20] if path.suffix == ".nbc" else b"")
+    third = run_python(PROGRAM, FOLDER, **cache)
+    assert third.stdout.splitlines()[-1] == here
+    assert (first.stderr, second.stderr, third.stderr) == ("", "", "")
+
+
+def test_copies_share_what_is_compiled_until_one_is_changed(tmp_path):
+    cache, copy = tmp_path / "cache", copy_of_es(tmp_path)
+
+    def compiled_after_a_run(folder):
+        assert run_python(QUICK, folder, NUMBA_CACHE_DIR=str(cache)).returncode == 0
+        return {(path, path.stat().st_mtime_ns) for path in cache.glob("**/*.nbc")}
+
+    here = compiled_after_a_run(FOLDER)
+    assert here
+    assert compiled_after_a_run(copy) == here
+    with (copy / "es/kernels/images.py").open("a") as file:
+        file.write("# changed\n")
+    assert len(compiled_after_a_run(copy)) == 2 * len(here)
+    assert compiled_after_a_run(FOLDER) > here
+
+
+def test_a_held_lock_delays_but_does_not_stop(tmp_path):
+    Path(tmp_path, "es-kernels").mkdir()
+    with Path(tmp_path, "es-kernels/lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        result = run_python(QUICK, NUMBA_CACHE_DIR=str(tmp_path))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert list(tmp_path.glob("**/*.nbc"))
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_kernels_work_without_the_users_cache_and_where_nothing_can_be_cached(tmp_path, writable):
+    """Home, and sources, without write permission; a superuser is not held back by those, so the
+    cache's folders are files here."""
+    beside = copy_of_es(tmp_path) / "es/kernels/__pycache__"
+    (tmp_path / "cache").touch()
+    if not writable:
+        beside.touch()
+    folder = str(tmp_path / "cache")
+    result = run_python(
+        QUICK, tmp_path, HOME=folder, XDG_CACHE_HOME=folder, PYTHONPATH=str(tmp_path)
+    )
+    assert result.stderr == ""
+    assert result.stdout.startswith(str(tmp_path / "es"))
+    assert bool([*tmp_path.glob("**/*.nbc")]) == writable

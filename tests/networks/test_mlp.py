@@ -1,0 +1,92 @@
+"""The MLP and its actor."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from es.model import initial_theta, make_actor, make_module
+from es.networks.mlp import MLP
+from tests.networks import mlp
+
+MLP_NETWORK = mlp()
+
+
+def test_mlp_against_its_formula():
+    module = make_module(MLP_NETWORK)
+    x = torch.tensor([0.5, -1.0, 2.0, 0.1])
+
+    def selu(value: torch.Tensor) -> torch.Tensor:
+        negative = 1.6732632423543772 * (value.exp() - 1)
+        return 1.0507009873554805 * torch.where(value > 0, value, negative)
+
+    p = dict(module.named_parameters())
+    h = selu(p["linear1.weight"] @ x + p["linear1.bias"])
+    h = selu(p["linear2.weight"] @ h + p["linear2.bias"])
+    expected = p["actor_linear.weight"] @ h + p["actor_linear.bias"]
+    torch.testing.assert_close(module(x)[0], expected)
+
+
+@pytest.mark.parametrize("activation", ["selu", "tanh", "relu"])
+def test_mlp_of_other_layers_against_its_formula(activation):
+    module = make_module(mlp(3, 5, hidden=[7], activation=activation))
+    assert isinstance(module, MLP)
+    p = dict(module.named_parameters())
+    assert list(p) == ["linear1.weight", "linear1.bias", "actor_linear.weight", "actor_linear.bias"]
+    x = torch.tensor([0.5, -1.0, 2.0])
+    hidden = getattr(functional, activation)(p["linear1.weight"] @ x + p["linear1.bias"])
+    expected = p["actor_linear.weight"] @ hidden + p["actor_linear.bias"]
+    torch.testing.assert_close(module(x)[0], expected)
+
+
+def test_a_linear_policy_is_one_matrix():
+    network = mlp(3, 2, hidden=[])
+    theta = np.array([1, 2, 3, 4, 5, 6, 0.5, -0.5], np.float32)
+    actor = make_actor(network)
+    actor.bind(theta)
+    actor.act(np.array([1, 0, -1], np.float32))
+    assert actor.outputs().tolist() == [-1.5, -2.5]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_observations_are_normalised_clipped_and_summed(kind):
+    network = mlp(3, 4, activation="tanh")
+    actor, plain = make_actor(network | {"normalize": True}), make_actor(network)
+    theta = initial_theta(network, 0)
+    statistics = np.array([[1.0, -2.0, 100.0], [0.5, 3.0, 1e4]])
+    actor.bind(theta, statistics)
+    plain.bind(theta)
+    rng = np.random.default_rng(0)
+    for _ in range(2):  # the second time to see that a reset forgets the sums
+        seen = (100 * rng.normal(size=(20, 3))).astype(kind)
+        actor.reset()
+        for observation in seen:
+            actor.act(observation)
+            normalized = (observation - statistics[0]) * statistics[1]
+            plain.act(np.clip(normalized, -5, 5).astype(np.float32))
+            np.testing.assert_allclose(actor.outputs(), plain.outputs(), rtol=1e-5, atol=1e-6)
+        deviations = seen.astype(np.float64) - statistics[0]
+        observed = actor.observed()
+        assert observed is not None
+        np.testing.assert_allclose(observed[0], deviations.sum(axis=0), rtol=1e-9)
+        np.testing.assert_allclose(observed[1], (deviations**2).sum(axis=0), rtol=1e-9)
+    assert plain.observed() is None
+
+
+def read_only(x):
+    return np.frombuffer(x.astype(np.float64).tobytes())
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [np.float64, np.int64, np.uint8, lambda x: np.repeat(x, 2)[::2], list, read_only,
+     lambda x: x[np.newaxis]],
+)  # fmt: skip
+def test_the_mlp_takes_observations_of_any_type(convert):
+    actor, expected = make_actor(MLP_NETWORK), make_actor(MLP_NETWORK)
+    observation = np.array([1, 2, 0, 5], np.float32)
+    for each in (actor, expected):
+        each.bind(initial_theta(MLP_NETWORK, 0))
+        each.reset()
+    assert actor.act(convert(observation)) == expected.act(observation)
+    assert np.array_equal(actor.outputs(), expected.outputs())

@@ -1,0 +1,220 @@
+"""Runs on one picture and in one table."""
+
+import csv
+import errno
+import os
+import signal
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from es.compare import By, main
+from es.reports import plotting
+from es.reports.comparison import picture
+from es.reports.comparison.runs import group, load
+from es.reports.comparison.summary import summarise, windows_of
+from es.reports.progress_csv import read_progress
+from tests.conftest import run_python
+from tests.records import a_run, without_settings
+
+RISING = [float(value) for value in range(30)]
+FALLING = [10.0 * value for value in reversed(range(20))]
+
+
+@pytest.fixture
+def compare(capfd):
+    """Status, standard output and standard error of a command line."""
+
+    def run(*arguments):
+        capfd.readouterr()
+        status = main([str(argument) for argument in arguments])
+        return status, *capfd.readouterr()
+
+    return run
+
+
+def test_the_files_and_the_table(compare):
+    for number in (1, 2):
+        a_run(f"{number}", RISING, {"seed": number})
+    a_run("3", FALLING, {"lr": 0.5})
+    without_settings("a|b [red]")
+    status, out, err = compare(
+        "1", "2", "3", "a|b [red]", "--by", "episodes", "--output", "out/c.png"
+    )
+    assert (status, err) == (0, "")
+    assert sorted(path.name for path in Path("out").iterdir()) == ["c.csv", "c.md", "c.png"]
+    runs = group(load(["1", "2", "3", "a|b [red]"], pytest.fail), pytest.fail)
+    windows = {"CartPole-v1": 6, None: 2}  # by the middle one of 20, 30 and 30 updates, and by 2
+    assert windows_of(runs) == windows
+    drawn = plotting.png(picture.compare(runs, "episodes", windows))
+    assert Path("out/c.png").read_bytes() == drawn
+    with Path("out/c.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["label"] for row in rows] == ["lr 0.1", "lr 0.5", "a|b [red]"]
+    for row, each in zip(rows, runs, strict=True):
+        for name, value in summarise(each, windows[each.task])._asdict().items():
+            assert row[name] == ("" if value is None else str(value))
+    markdown = Path("out/c.md").read_text()
+    assert (
+        "| lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 ± 0.00 | 26.50 ± 0.00 | 1,000 |" in markdown
+    )
+    assert "| a\\|b [red] | 1 | 2 |" in markdown
+    for words in (
+        "lr 0.1",
+        "26.50 ± 0.00",
+        "the last few updates (CartPole-v1: 6, runs without settings: 2)",
+        "a|b [red]",
+        "Written: out/c.png, out/c.csv, out/c.md",
+    ):
+        assert words in out
+
+
+def test_outputs_of_before_are_replaced(compare):
+    without_settings("a", [1.0] * 9)
+    for value in (1.0, 8.0):
+        without_settings("a", [value] * 9)
+        assert compare("a")[0] == 0
+        assert f"| {value:.2f} |" in Path("comparison.md").read_text()
+    assert sorted(path.name for path in Path().iterdir()) == [
+        "a", "comparison.csv", "comparison.md", "comparison.png",
+    ]  # fmt: skip
+
+
+def test_real_runs_are_compared(compare, program):
+    for seed in (1, 2):
+        run = ("--seed", seed, "--max-gradient-updates", 3, "--run-dir", f"runs/{seed}")
+        program.train(*run)
+    status, _, err = compare("runs")
+    assert (status, err) == (0, "")
+    with Path("comparison.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    returns = [
+        read_progress(Path(f"runs/{seed}/progress.csv"))["unperturbed_return"] for seed in (1, 2)
+    ]
+    assert float(row["final"]) == pytest.approx(np.mean([each[-2:] for each in returns]))
+    assert (row["label"], row["seeds"], row["updates"]) == ("CartPole-v1", "2", "3.0")
+
+
+def test_a_run_in_a_folder_that_cannot_be_compared_is_left_out(compare, monkeypatch):
+    a_run("runs/1")
+    a_run("runs/2", [])
+    a_run("runs/3").joinpath("progress.csv").write_text("")
+    a_run("runs/deep/4").joinpath("progress.csv").write_bytes(b"\xff\xfe")
+    a_run("runs/5").joinpath("config.toml").write_text("lr = [")
+    a_run("runs/6").joinpath("config.toml").write_text("weight = 1")
+    Path("runs/7").mkdir()
+    os.mkfifo("runs/7/progress.csv")
+    Path("runs/locked").mkdir()
+    scandir = os.scandir
+
+    def scan(path):  # as root, who may run the tests, may read everything
+        if str(path) == "runs/locked":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    status, out, err = compare("runs")
+    assert status == 0
+    assert "CartPole-v1 │     1 │" in out
+    assert "the last 2 updates of each run" in out
+    lines = err.splitlines()
+    reasons = [
+        "runs/locked: cannot be read (Permission denied)",
+        "runs/2: has not finished an update yet",
+        "runs/3/progress.csv: is no table of a run (",
+        "runs/5/config.toml: is not valid TOML (",
+        "runs/6/config.toml: unknown setting 'weight'",
+        "runs/7/progress.csv: is no file",
+        "runs/deep/4/progress.csv: is no table of a run (",
+    ]
+    for line, reason in zip(lines, reasons, strict=True):
+        assert line.startswith(f"warning: {reason}")
+        assert line.endswith(", and is left out")
+    assert lines[1] == "warning: runs/2: has not finished an update yet, and is left out"
+
+
+def test_a_folder_of_which_nothing_is_left_is_an_error(compare):
+    a_run("runs/1", [])
+    status, out, err = compare("runs")
+    assert (status, out) == (2, "")
+    warning, error = err.splitlines()
+    assert warning.startswith("warning: runs/1: has not")
+    assert error.startswith("error: RUN_DIR runs: holds no run that can be compared; ")
+
+
+def test_an_interrupt_while_drawing_leaves_no_file_and_the_terminal_as_it_was(compare, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as if on a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(plotting, "png", lambda _: os.kill(os.getpid(), signal.SIGINT))
+    a_run("a")
+    status, out, err = compare("a")
+    assert (status, out) == (130, "")
+    assert "Drawing the learning curves ..." in err
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"  # the cursor
+    assert -1 < err.rfind(hidden) < err.rfind(shown)
+    assert os.listdir() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("", "RUN_DIR: is missing"),
+        ("nowhere", "RUN_DIR nowhere: there is no such directory"),
+        ("x" * 300, "cannot be read (File name too long)"),
+        ("file", "RUN_DIR file: is no directory"),
+        ("folder", "RUN_DIR folder: there is no progress.csv in it"),
+        ("foreign", "RUN_DIR foreign/progress.csv: is no table of a run (it has no column update)"),
+        ("torn", "torn/progress.csv: is no table of a run (line 4 ends before frames); leave it"),
+        ("letters", "(frames in line 3 is 'abc', which is no number); leave it out"),
+        ("bytes", "RUN_DIR bytes/progress.csv: is no table of a run ("),
+        ("falling", "is no table of a run (episodes falls from one row to the next"),
+        ("empty", "RUN_DIR empty: has not finished an update yet"),
+        ("settings", "RUN_DIR settings/config.toml: is not valid TOML"),
+        ("settings", "); leave it out\n"),
+        ("good nowhere", "RUN_DIR nowhere: there is no such directory"),
+        ("good --by hours", "--by hours: must be 'frames' or 'episodes' or 'minutes'"),
+        ("good --bye", "--bye: there is no such flag; did you mean --by?"),
+        ("good --by frames good", "good --by frames good: cannot be read"),
+        ("good --output", "--output: a string must follow"),
+        ("good --output=", "--output : must be the name of files"),
+        ("good --output file/out", "--output file/out: cannot be written (file is no directory)"),
+        ("good --output taken", "--output taken: cannot be written (taken.png: Is a directory)"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_written(compare, arguments, words):
+    Path("file").write_text("")
+    Path("folder").mkdir()
+    Path("taken.png").mkdir()
+    a_run("good")
+    a_run("empty", [])
+    a_run("falling", episodes=[8, 4])
+    a_run("foreign").joinpath("progress.csv").write_text("a,b\n1,2\n")
+    a_run("bytes").joinpath("progress.csv").write_bytes(b"\xff\xfe")
+    a_run("letters", frames=[1, 12345678])
+    table = Path("letters/progress.csv")
+    table.write_text(table.read_text().replace("12345678.0", "abc"))
+    with a_run("torn").joinpath("progress.csv").open("a") as file:
+        file.write("3,12\n")
+    a_run("settings").joinpath("config.toml").write_text("lr = [")
+    before = sorted(Path().rglob("*"))
+    status, out, err = compare(*arguments.split())
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert words in err
+    assert err.count("\n") == 1
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_help_is_light():
+    program = (
+        "import sys; from compare import main\n"
+        "try: main(['--help'])\n"
+        "finally: print(sorted({'matplotlib', 'numpy', 'torch'} & set(sys.modules)))"
+    )
+    result = run_python(program)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.endswith("[]\n")
+    for word in ("RUN_DIR", "--by", "--output", *get_args(By)):
+        assert word in result.stdout

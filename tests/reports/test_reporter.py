@@ -1,0 +1,179 @@
+import os
+import re
+import struct
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+from es.algorithm.population import Batch
+from es.reports.append_only import GrowingFile
+from es.reports.files import ProgressFiles
+from es.reports.learning_curve import CurvePainter, draw
+from es.reports.record import describe_batch
+from es.reports.reporter import Monitor
+from es.reports.terminal import Console
+from es.runs import checkpoint as checkpoints
+from es.runs.checkpoint import Counters
+from es.runs.directory import CURVE, open_new
+from tests.records import RETURNS, events_of, png, record, write
+
+
+def test_the_figures_of_a_batch():
+    returns = np.array([1.0, 4.0, 4.0, 7.0])
+    assert describe_batch(Batch(returns, -returns, [10, 20, 30, 40], 4.0)) == {
+        "return_mean": 4.0,
+        "return_std": pytest.approx(4.5**0.5),
+        "return_max": 7.0,
+        "return_min": 1.0,
+        "unperturbed_return": 4.0,
+        "unperturbed_rank": 2,
+        "elite_count": 1,
+        "non_finite": 0,
+        "episode_length_mean": 25.0,
+    }
+
+
+def test_the_rank_counts_those_that_are_better():
+    returns = np.array([1.0, 2.0, 3.0])
+    for unperturbed, rank in ((4.0, 1), (3.0, 1), (0.0, 4)):
+        batch = Batch(returns, returns, [1, 1, 1], unperturbed)
+        assert describe_batch(batch)["unperturbed_rank"] == rank
+
+
+def test_returns_that_are_no_numbers_are_counted_and_left_out():
+    returns = np.array([1.0, np.nan, 3.0, np.inf, -np.inf])
+    figures = describe_batch(Batch(returns, returns, [1] * 5, np.inf))
+    assert figures["non_finite"] == 3
+    assert (figures["return_mean"], figures["return_std"]) == (2.0, 1.0)
+    assert (figures["return_max"], figures["return_min"]) == (3.0, 1.0)
+    assert (figures["elite_count"], figures["unperturbed_rank"]) == (1, 6)
+
+
+def test_the_block_has_the_labels_of_pytorch_es(capsys):
+    Console(silent=False).report(record(2), n=40, cap=500, use_adam=True, best=12.0)
+    out = capsys.readouterr().out
+    for line in (
+        "Episode num: 8", "Average reward: 12.000000", "Variance in rewards: 4.000000",
+        "Max reward: 15.000000", "Min reward: 5.000000", "Batch size: 40",
+        "Max episode length: 500", "Sigma: 0.050000", "Learning rate: 0.100000",
+        "Total num frames seen: 200", "Unperturbed reward: 12.000000",
+        "Unperturbed rank: 2 out of 41 (1 means gradient is uninformative)",
+        "Using Adam: True", "Wall-clock: 3.0 s", "Steps per second: 1000",
+    ):  # fmt: skip
+        assert line in out.splitlines()
+
+
+def test_silence_leaves_the_last_line(capsys):
+    console = Console(silent=True)
+    console.say("hello")
+    console.report(record(1), n=4, cap=5, use_adam=False, best=None)
+    console.close("done")
+    assert capsys.readouterr().out == "done\n"
+
+
+def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):
+    """So that a run that is carried on from it has everything of before."""
+    names: list[str] = []
+    monkeypatch.setattr(checkpoints, "save", lambda checkpoint, path: names.append(path.name))
+    monkeypatch.setattr(GrowingFile, "flush", lambda file: names.append(file._path.name[:8]))
+    counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
+    monitor = Monitor(directory, Console(silent=True), title="", counters=counters, settings={})
+    checkpoint: Any = None
+    names.clear()
+    monitor.commit(dict.fromkeys(("latest.pth", "update-3.pth", "best.pth"), checkpoint))
+    assert monitor.close(hurried=lambda: True) == {}
+    assert names == ["progress", "events.o", "update-3.pth", "best.pth", "latest.pth"]
+    directory.close()
+
+
+def test_the_curve_is_among_the_events_when_the_updates_have_doubled_and_in_the_end(
+    tmp_path, monkeypatch
+):
+    """And a run that is carried on goes on with that."""
+    numbers, picture = count(1), tmp_path / "run" / CURVE
+
+    def draw(painter):
+        picture.write_bytes(png(number := next(numbers), 1))
+        os.utime(picture, ns=(number, number))
+
+    monkeypatch.setattr(CurvePainter, "_draw", draw)
+    monkeypatch.setattr("es.reports.learning_curve.REDRAW_SECONDS", 0)
+    directory = open_new(tmp_path / "run")
+    for first, last in ((0, 9), (9, 20)):
+        counters = Counters(first, 0, 0, 0.0, 1, None, 0.1, 0.1)
+        monitor = Monitor(directory, Console(silent=True), title="", counters=counters, settings={})
+        for update in range(first + 1, last + 1):
+            monitor.commit({}, played=(record(update), RETURNS))
+        monitor.close(hurried=lambda: True)
+    directory.close()
+    shown = events_of(tmp_path / "run").Images("learning_curve")
+    assert [event.step for event in shown] == [1, 2, 4, 8, 9, 18, 20]
+
+
+def png_size(path):
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    return struct.unpack(">II", data[16:24])
+
+
+def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
+    files, pictures = ProgressFiles(tmp_path, 0, 0), []
+    for update in (1, 2):
+        write(files, record(update))
+        draw(tmp_path, "a title")
+        pictures.append((tmp_path / "learning_curve.png").read_bytes())
+    files.close()
+    assert png_size(tmp_path / "learning_curve.png") == (960, 600)
+    assert pictures[0] != pictures[1]
+
+
+@pytest.mark.picture
+def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
+    files, painter = ProgressFiles(tmp_path, 0, 0), CurvePainter(tmp_path, "a title")
+    write(files, record(1))
+    painter.request()  # too soon for a picture
+    assert not (tmp_path / "learning_curve.png").exists()
+    painter.close(lambda: 60)
+    files.close()
+    assert png_size(tmp_path / "learning_curve.png") == (960, 600)
+    assert not [path.name for path in tmp_path.iterdir() if re.search(r"tmp|^\.", path.name)]
+
+
+@pytest.mark.picture
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_the_last_state_is_drawn_at_the_end_of_a_run(tmp_path, monkeypatch, interrupted):
+    """Who is interrupted waits less long: here for as long as this machine takes."""
+    seconds = ("HURRIED_SECONDS", "PICTURE_SECONDS")
+    for name, patience in zip(seconds, (600.0, 0.0) if interrupted else (0.0, 600.0), strict=True):
+        monkeypatch.setattr(f"es.reports.reporter.{name}", patience)
+    counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
+    monitor = Monitor(directory, Console(silent=True), title="", counters=counters, settings={})
+    monitor.commit({}, played=(record(1), RETURNS))
+    monitor.close(hurried=lambda: interrupted)
+    directory.close()
+    assert png_size(tmp_path / "run" / CURVE) == (960, 600)
+
+
+@pytest.mark.picture
+def test_a_painter_that_was_killed_is_replaced(tmp_path):
+    files, painter = ProgressFiles(tmp_path, 0, 0), CurvePainter(tmp_path, "a title")
+    write(files, record(1))
+    painter._due = 0
+    painter.request()
+    assert painter._helper._process is not None
+    first = painter._helper._process
+    first.kill()
+    first.wait()
+    painter.request()
+    painter.close(lambda: 60)
+    files.close()
+    assert painter._helper._process is not first
+    assert png_size(tmp_path / "learning_curve.png") == (960, 600)
+
+
+@pytest.mark.picture
+def test_a_painter_without_figures_starts_nothing(tmp_path):
+    CurvePainter(tmp_path, "a title").close(lambda: 60)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,167 @@
+"""Reports to Weights & Biases, without its server."""
+
+import importlib.util
+import json
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from PIL import Image
+
+from es.kernels.compiling import CACHE
+from es.reports.learning_curve import CurvePainter
+from es.reports.wandb import WandbReporter
+from es.runs.directory import CURVE
+from tests.conftest import (
+    CARTPOLE,
+    ENDLESS,
+    RUN,
+    all_gone,
+    descendants,
+    has_rows,
+    rows,
+    wait_until,
+)
+from tests.records import events_of, scalars
+
+INSTALLED = importlib.util.find_spec("wandb") is not None
+needs_wandb = pytest.mark.skipif(
+    not INSTALLED, reason="wandb is not installed (pip install -r requirements-extra.txt)"
+)
+
+
+@pytest.fixture(autouse=True)
+def _nobody_is_logged_in(monkeypatch, tmp_path):
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(CACHE.parent))  # which lies at the real one
+
+
+def records(path):
+    """What a run's file holds: records in blocks of 32 KiB, each with checksum, length and type."""
+    from wandb.proto import wandb_internal_pb2
+
+    record: Any = wandb_internal_pb2.Record  # type: ignore[attr-defined]
+
+    data, start, whole = path.read_bytes(), 7, b""
+    while start + 7 <= len(data):
+        if 32768 - start % 32768 < 7:
+            start += 32768 - start % 32768
+            continue
+        _, length, kind = struct.unpack("<IHB", data[start : start + 7])
+        whole += data[start + 7 : start + 7 + length]
+        start += 7 + length
+        if kind in (1, 4):  # a whole one, or the last part
+            yield record.FromString(whole)
+            whole = b""
+
+
+def history(run_dir):
+    """Its rows by step, and its settings."""
+    found, config = {}, {}
+    (path,) = run_dir.glob("run-*.wandb")
+    for record in records(path):
+        if record.HasField("run"):
+            config = {item.key: json.loads(item.value_json) for item in record.run.config.update}
+        items = record.history.item
+        row = {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in items}
+        if row:
+            found[row["_step"]] = row
+    return found, config
+
+
+@needs_wandb
+def test_the_same_figures_as_in_tensorboard_and_on_it_goes_when_carried_on(program, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    picture = Image.new("RGB", (960, 600))
+    monkeypatch.setattr(CurvePainter, "_draw", lambda painter: picture.save(RUN / CURVE))
+    out = program.train("--max-gradient-updates", 4, "--eval-every", 2, "--wandb")
+    (line,) = [line for line in out.splitlines() if "Weights & Biases" in line]
+    (first,) = RUN.glob("wandb/offline-run-*")
+    assert line.endswith(f"offline; send it later: wandb sync {first.resolve()}")
+    assert not Path("wandb").exists()
+    found, config = history(first)
+    assert (config["env_name"], config["n"]) == ("CartPole-v1", 4)
+    for tag, values in scalars(RUN).items():
+        for step, value in values:
+            assert found[step][tag] == pytest.approx(value)
+    assert sum(found[4]["returns/population/values"]) == 4
+    assert found[4]["learning_curve/width"] == 960
+    assert [image.step for image in events_of(RUN).Images("learning_curve")] == [4]
+    program("--restore", RUN / "latest.pth", "--max-gradient-updates", 6, "--wandb", "--workers", 0)
+    (second,) = set(RUN.glob("wandb/offline-run-*")) - {first}
+    assert second.name.split("-")[-1] == first.name.split("-")[-1]
+    assert sorted(history(second)[0]) == [5, 6]
+    started = map(psutil.Process, descendants(os.getpid()))
+    assert not [each for each in started if "wandb" in " ".join(each.cmdline())]
+
+
+@pytest.mark.parametrize("installed", [pytest.param(True, marks=needs_wandb), False])
+def test_what_is_missing_is_said_before_anything_is_written(program, monkeypatch, installed):
+    if not installed:
+        monkeypatch.setitem(sys.modules, "wandb", None)
+    status, out, err = program(*CARTPOLE, "--workers", 0, "--max-gradient-updates", 1, "--wandb")
+    remedy = (
+        "run `wandb login`, or set WANDB_MODE=offline"
+        if installed
+        else ("pip install -r requirements-extra.txt")
+    )
+    assert (status, out) == (2, "")
+    assert err.startswith("error: --wandb: ")
+    assert err.endswith(f"; {remedy}\n")
+    assert list(Path().iterdir()) == []
+
+
+@needs_wandb
+def test_a_server_that_cannot_be_reached_leaves_reports_to_be_sent_later(program, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", 40 * "x")
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_INIT_TIMEOUT", "1")
+    out = program.train("--max-gradient-updates", 2, "--wandb")
+    (run,) = RUN.glob("wandb/offline-run-*")
+    assert f"offline; send it later: wandb sync {run.resolve()}" in out
+    assert sorted(history(run)[0]) == [1, 2]
+
+
+@needs_wandb
+def test_a_setting_of_wandb_that_is_wrong_is_named(program, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "nonsense")
+    status, out, err = program(*CARTPOLE, "--workers", 0, "--max-gradient-updates", 1, "--wandb")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: --wandb: WANDB_MODE: ")
+
+
+@needs_wandb
+def test_a_run_outlives_its_reports(program, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    begin = WandbReporter.begin
+
+    def begin_and_die(reporter, *arguments):
+        begin(reporter, *arguments)
+        reporter._process.kill()
+        reporter._process.wait()
+
+    monkeypatch.setattr(WandbReporter, "begin", begin_and_die)
+    status, _, err = program(
+        *CARTPOLE, "--workers", 0, "--max-gradient-updates", 5, "--silent", "--wandb"
+    )
+    assert status == 0
+    assert err == "warning: --wandb: its process has ended: the run goes on without\n"
+    assert len(rows()) == 5
+
+
+@needs_wandb
+def test_a_killed_run_leaves_no_process_and_its_figures(start, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    process = start(*ENDLESS, "--workers", 0, "--silent", "--wandb")
+    wait_until(lambda: list(RUN.glob("wandb/offline-run-*/*.wandb")) and has_rows(RUN, 3))
+    theirs = descendants(process.pid)
+    process.kill()
+    wait_until(lambda: all_gone(theirs))
+    (run_dir,) = RUN.glob("wandb/offline-run-*")
+    assert {1, 2, 3} <= set(history(run_dir)[0])

@@ -1,0 +1,106 @@
+"""Damaged checkpoints, through the command line."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from es.runs.checkpoint import load, save
+from tests.conftest import read, run_python, same
+from tests.damage import BOMBS, KINDS, OWNED, damaged, with_pickle
+from tests.test_options import learned
+
+BAD_STEP: Any = {"state": {0: {"step": torch.tensor(-1.0)}}}
+DAMAGE: dict[str, list[Any]] = {
+    "normalizer": [None, {}, {"count": 10**400, "moments": torch.zeros(2, 3).double()},
+                   {"count": 1, "moments": torch.zeros(2, 3).double().requires_grad_()},
+                   {"count": 1, "moments": torch.zeros(2, 3).double().to_sparse()},
+                   {"count": 1, "moments": torch.zeros(2, 4).double()}],
+    "optimizer": [BAD_STEP, {"state": {1: {}}},
+                  {"state": torch.zeros(2)}, {"state": {torch.tensor(0): {}}}, torch.zeros(())],
+    "settings": [torch.zeros(())],
+    "solved": [{}, torch.zeros(1), {"mean": torch.zeros(1), "std": 0.0, "target": 1.0}],
+    "environment": [torch.zeros(()), {"id": "Pendulum-v1", "kwargs": {}},
+                    {"id": "Pendulum-v1", "kwargs": {}, "frame_skip": 10**9, "noop_max": 0},
+                    {"id": "Pendulum-v1", "kwargs": {"g": 9}, "frame_skip": 1, "noop_max": 0}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "value"), [(k, v) for k in DAMAGE for v in DAMAGE[k]])
+def test_a_damaged_checkpoint_is_one_line(program, field, value):
+    learned(program, "--obs-norm", "--optimizer", "adam")
+    checkpoint = read("run/latest.pth")
+    if value is BAD_STEP:
+        value = {"state": {0: checkpoint.optimizer["state"][0] | value["state"][0]}}
+    Path("damaged").mkdir()
+    save(checkpoint._replace(**{field: value}), Path("damaged/latest.pth"))
+    status, _, err = program("--restore", "damaged/latest.pth", "--max-gradient-updates", 3)
+    assert status == 2
+    assert "damaged" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("shape", [None, (0, 1, 42, 42), (3, 1, 40, 40)])
+def test_a_damaged_reference_batch_is_one_line(program, shape):
+    run = ("--env-name", "BoxingDeterministic-v4", "--vbn", "--n", 2, "--max-episode-length", 3)
+    program(*run, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "damaged")
+    checkpoint = read("damaged/latest.pth")
+    reference = None if shape is None else torch.zeros(shape)
+    save(checkpoint._replace(reference=reference), Path("damaged/latest.pth"))
+    status, _, err = program("--restore", "damaged/latest.pth", "--max-gradient-updates", 3)
+    assert status == 2
+    assert "damaged" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", range(len(KINDS)), ids=lambda kind: KINDS[kind].__name__)
+def test_a_damaged_file_is_one_line_or_is_loaded_as_what_it_says(program, kind):
+    """25 of each kind, which are trained or played in turn."""
+    learned(program, "--obs-norm", "--optimizer", "adam")
+    good, original = Path("run/latest.pth").read_bytes(), load("run/latest.pth")
+    play, statuses = ("--test", "--no-render", "--episodes", 1), list[int]()
+    for number in range(kind, 25 * len(KINDS), len(KINDS)):
+        name, content = damaged(good, number)
+        Path("damaged.pth").write_bytes(content)
+        train = ("--workers", 0, "--run-dir", f"again-{number}", "--max-gradient-updates", 3)
+        status, _, err = program(
+            "--restore", "damaged.pth", *(play if len(statuses) % 2 else train)
+        )
+        statuses.append(status)
+        assert status in (0, 2), (number, err)
+        assert status == 2 or err == "", number
+        assert status == 0 or (err.startswith("error: ") and err[:-1].isprintable()), number
+        if status == 0 and name in ("truncated", "flipped", "overwritten"):
+            assert same(load("damaged.pth"), original)
+    assert not Path(OWNED).exists()
+    assert 2 in statuses
+
+
+def test_what_would_fill_the_memory_or_never_end_is_refused_at_once(tmp_path):
+    """In a process of its own: it has little memory, and a time limit."""
+    program = (
+        "import resource, sys; from es.runs.checkpoint import load; from es.errors import UsageError\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34))\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (40, 40))\n"
+        "for name in {names}:\n"
+        "    try: load(name); print(name)\n"
+        "    except UsageError as error: print(error)\n"
+    )
+    torch.save({"a": torch.zeros(9)}, "good.pth")
+    good = Path("good.pth").read_bytes()
+    for name, pickled in BOMBS.items():
+        (tmp_path / name).write_bytes(with_pickle(good, pickled))
+    Path("endless").symlink_to("/dev/zero")
+    os.mkfifo("pipe")
+    with Path("sparse").open("wb") as file:
+        file.truncate(2**40)
+    names = [str(tmp_path / name) for name in (*BOMBS, "endless", "pipe", "sparse")]
+    done = run_python(program.replace("{names}", repr(names)))
+    assert (done.returncode, done.stderr) == (0, "")
+    *bombs, endless, pipe, sparse = done.stdout.splitlines()
+    assert all(line.startswith("--restore ") for line in bombs)
+    assert "not an ordinary file" in endless
+    assert "not an ordinary file" in pipe
+    assert "larger than 2 GiB" in sparse

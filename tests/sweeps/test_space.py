@@ -1,0 +1,105 @@
+"""What a sweep searches."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from es import sweep
+from es.config import Config
+from es.errors import UsageError
+from es.sweeps.space import Choices, Range, Space, fitted, read_space, settings
+from tests.sweeps import CARTPOLE, LR, run, space
+
+
+def test_a_space_is_read():
+    Path("space.toml").write_text(
+        "[lr]\nlow = 0.01\nhigh = 1\nlog = true\n[n]\nlow = 10\nhigh = 30\nstep = 10\n"
+        "[hidden-sizes]\nchoices = [[], [16]]\n[obs-norm]\nchoices = [true, false]\n"
+    )
+    assert read_space("space.toml", "it") == {
+        "lr": Range(0.01, 1.0, log=True),
+        "n": Range(10, 30, step=10),
+        "hidden_sizes": Choices(((), (16,))),
+        "obs_norm": Choices((True, False)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("lr = 0.1", "lr = 0.1 must be a table"),
+        ("", "names no setting"),
+        ("[lrr]\nchoices = [1.0]", "unknown setting 'lrr'"),
+        ("[workers]\nchoices = [1]", "workers is no setting of the policy or the algorithm"),
+        ("[useAdam]\nchoices = [true]", "spell it optimizer"),
+        ("[lr]\nlow = 0.1", "low and high"),
+        ("[lr]\nlow = 0.1\nhigh = 1.0\nlogg = true", "nothing else"),
+        ("[lr]\nlow = 0.1\nchoices = [1.0]", "nothing else"),
+        ("[lr]\nchoices = []", "low and high"),
+        ("[lr]\nchoices = [0.1, 0.1]", "twice"),
+        ("[lr]\nlow = 1.0\nhigh = 0.1", "low = 1.0 must be below high = 0.1"),
+        ("[lr]\nlow = 0.0\nhigh = 0.1", "lr 0.0: must be between"),
+        ("[lr]\nlow = 'a'\nhigh = 'b'", "lr = 'a' is not a number"),
+        ("[momentum]\nlow = 0.0\nhigh = 0.9\nlog = true", "low above 0"),
+        ("[n]\nlow = 10\nhigh = 25\nstep = 10", "step = 10"),
+        ("[lr]\nlow = 0.1\nhigh = 1.0\nstep = 0.1", "step is for whole numbers"),
+        ("[activation]\nlow = 'relu'\nhigh = 'tanh'", "no numbers"),
+        ("[activation]\nchoices = ['gelu']", "'gelu' is not 'selu'"),
+        ("[shaping]\nchoices = ['nes', 3]", "shaping = 3 is not"),
+        ("[lr", "not valid TOML"),
+        ("[weight-decay]\nchoices = [0.0]\n[weight_decay]\nchoices = [0.1]", "is set twice"),
+    ],
+)
+def test_a_wrong_space_is_named(text, words):
+    Path("space.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"^--space space.toml: ") as error:
+        read_space("space.toml", "--space space.toml")
+    assert words in str(error.value)
+
+
+def test_settings_of_the_mlp_are_not_searched_for_images():
+    def describe(config):
+        if config.hidden_sizes != (64, 64) or config.activation != "selu":
+            raise UsageError("is for the MLP")
+
+    shipped = read_space(str(sweep.SHIPPED), "sweep.toml")
+    kept = fitted(shipped, Config(), set(), describe, "sweep.toml", shipped=True)
+    assert shipped.keys() - kept.keys() == {"hidden_sizes", "activation"}
+
+
+def test_a_linear_policy_is_tried_without_activation():
+    searched: Space = {"hidden_sizes": Choices(((), (16,)))}
+    searched["activation"] = Choices(("selu", "tanh"))
+    linear = settings(searched, Config(), {"hidden_sizes": "[]", "activation": "tanh"})
+    assert (linear.hidden_sizes, linear.activation) == ((), "selu")
+    hidden = settings(searched, Config(), {"hidden_sizes": "[16]", "activation": "tanh"})
+    assert (hidden.hidden_sizes, hidden.activation) == ((16,), "tanh")
+
+
+def test_what_a_file_says_of_a_single_run_is_not_the_trials(monkeypatch):
+    monkeypatch.setattr(sweep, "start_forkserver", lambda preload: None)
+    lines = ('run-dir = "old"', "save-every = 1", "video-every = 2", "rollout-timeout = 9.0")
+    Path("base.toml").write_text("\n".join(lines))
+    base = sweep.prepare([*map(str, (*CARTPOLE, *space(LR))), "--config", "base.toml"]).base
+    assert (base.run_dir, base.save_every, base.video_every) == (None, None, None)
+    assert (base.workers, base.rollout_timeout) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[lrr]\nchoices = [1.0]", "unknown setting 'lrr'"),
+        ("[n]\nlow = 10\nhigh = 100", "--n 11: must be an even number"),
+        ("[n]\nlow = 10\nhigh = 40\nlog = true", "--n 11: must be an even number"),
+        ("[vbn]\nchoices = [true, false]", "--vbn: is for the Convnet-LSTM"),
+    ],
+)
+def test_a_space_that_cannot_be_searched_is_one_line(capfd, monkeypatch, text, words):
+    monkeypatch.setattr(sweep, "start_forkserver", lambda preload: None)
+    status, out, err = run(capfd, *CARTPOLE, *space(text))
+    assert (status, out) == (2, "")
+    assert err.startswith("error: --space space.toml: ")
+    assert words in err
+    assert err.count("\n") == 1
+    assert os.listdir() == ["space.toml"]

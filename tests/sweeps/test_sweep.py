@@ -1,0 +1,196 @@
+"""Searching for hyperparameters."""
+
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from multiprocessing import forkserver
+from pathlib import Path
+
+import pytest
+from optuna.trial import TrialState, create_trial
+
+from es import sweep
+from es.runs.directory import open_existing
+from es.rollouts.processes import CORES
+from es.sweeps.space import Choices
+from es.sweeps.study import FRAMES, opened
+from tests.conftest import ROOT, all_gone, descendants, has_rows, read, rows, wait_until
+from tests.sweeps import CARTPOLE, FAILING, LONG, LR, PATIENT, bad_base, run, space, study, table
+
+stop = getattr(forkserver, "_forkserver")._stop  # noqa: B009 (which no type is declared for)
+
+
+@pytest.fixture(scope="module")
+def _fork_server():
+    """One that has imported what trials need, as in the program."""
+    stop()
+    yield
+    stop()
+
+
+@pytest.fixture
+def search(capfd, _fork_server):
+    """Runs command lines in this process: status, standard output and standard error."""
+    return partial(run, capfd)
+
+
+def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search, program):
+    command = (*CARTPOLE, "--n", 20, *bad_base(), *space(LR), "--dir", "here", "--trials", 3)
+    status, out, err = search(*command)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert [line.split(":")[0] for line in lines[:3]] == ["Trial 0", "Trial 1", "Trial 2"]
+    assert lines[-1].endswith("main.py --config here/best.toml")
+    assert "No importance.png: to tell which settings matter takes 8 complete trials" in out
+    found = table()
+    assert float(found[0]["lr"]) == 1e-6
+    best = max(found, key=lambda row: float(row["value"]))
+    assert float(best["value"]) > float(found[0]["value"]) + 400
+    trial = Path("here", f"trial-000{best['trial']}")
+    assert f"Best: trial {best['trial']}, a mean return of {float(best['value']):.2f}" in out
+    was = float(found[0]["value"])
+    assert f"With the settings as they were given (trial 0): {was:.2f}\n" in out
+    assert "\nlr = 0.1\n" in Path("here/best.toml").read_text()  # though it is the default
+    status, *_ = program("--config", "here/best.toml", "--workers", 0, "--run-dir", "again")
+    assert status == 0
+    assert rows(Path("again"))[-1]["return_mean"] == rows(trial)[-1]["return_mean"]
+    _, out, _ = program(
+        "--test", "--no-render", "--episodes", 20, "--restore", trial / "latest.pth"
+    )
+    assert f"20 episodes: mean {float(best['value']):.2f}," in out
+
+    assert search(*command)[0] == 0  # nothing is left to do
+    assert len(study()) == 3
+    for other in (("--max-frames", 9), space("[lr]\nchoices = [1e-6, 0.2]")):
+        status, _, err = search(*command, *other)
+        assert status == 2
+        assert "choose another --dir" in err
+        assert err.count("\n") == 1
+    space(LR)
+    lock = open_existing(Path("here"))
+    status, _, err = search(*command)
+    lock.close()
+    assert status == 2
+    assert err.startswith("error: --dir here: another run is writing there")
+    assert len(study()) == 3
+
+
+def test_what_a_lost_study_has_left_is_moved_aside(search):
+    command = (*CARTPOLE, *space("[sigma]\nchoices = [0.05, 0.1]"), "--dir", "here", "--trials", 1)
+    assert search(*command)[0] == 0
+    first, found = rows(Path("here/trial-0000")), Path("here/trials.csv").read_text()
+    Path("here/best.toml").write_text("mine")
+    Path("here/importance.png").write_text("a picture")
+    Path("here/study.db").write_bytes(b"damaged" * 99)
+    status, _, err = search(*command)
+    assert status == 2
+    assert err.startswith("error: --dir here: study.db cannot be used (")
+    assert err.endswith("; choose another --dir\n")
+    assert err.count("\n") == 1
+    assert Path("here/best.toml").read_text() == "mine"
+    Path("here/study.db").unlink()
+    status, out, err = search(*command)
+    assert (status, err) == (0, "")
+    names = "here/best.toml.1, here/trials.csv.1, here/importance.png.1"
+    assert out.startswith(f"here held other results: they are now {names}.\nTrial 0: complete ")
+    assert rows(Path("here/trial-0000.1")) == first
+    assert Path("here/trial-0000/output.txt").exists()
+    older = [Path(name).read_text() for name in names.split(", ")]
+    assert older == ["mine", found, "a picture"]
+    assert "held other results" not in search(*command)[1]
+
+
+def test_a_trial_that_is_worse_than_others_ends_early(search):
+    command = (*PATIENT, *bad_base(), *space(LR), "--max-gradient-updates", 100)
+    command = (*command, "--jobs", 1, "--dir", "here", "--trials", 6)
+    Path("hold").touch()  # so that the trial does not end before the sweep has seen it
+    Path("here").mkdir()
+    with opened(sweep.prepare([str(word) for word in command])) as made:
+        for _ in range(5):
+            made.add_trial(
+                create_trial(
+                    value=500.0, params={"lr": 0.1}, user_attrs={FRAMES: 9},
+                    distributions={"lr": Choices((1e-6, 0.1)).distribution()},
+                    intermediate_values=dict.fromkeys(range(1, 11), 500.0),
+                )
+            )  # fmt: skip
+    status, out, err = search(*command)
+    assert (status, err) == (0, "")
+    assert out.startswith("Trial 0: pruned ")
+    (pruned,) = [trial for trial in study() if trial.state == TrialState.PRUNED]
+    assert pruned.params == {"lr": 1e-6}
+    counters = read("here/trial-0000/latest.pth").counters
+    assert 30 <= counters.update < 100
+    assert pruned.user_attrs[FRAMES] <= counters.frames
+
+
+def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends(search):
+    fits = "[n]\nchoices = [4, 40]\n[top-directions]\nchoices = [3]"
+    command = (*CARTPOLE, *space(fits), "--dir", "here", "--trials", 4)
+    status, _, err = search(*command)
+    assert (status, err) == (0, "")
+    failed = [row for row in table() if row["state"] == "fail"]
+    assert {(row["state"], row["n"]) for row in table()} == {("fail", "4"), ("complete", "40")}
+    assert "--top-directions 3: must be at most half of --n 4" in failed[0]["reason"]
+
+    status, _, err = search(*FAILING, *space(LR), "--dir", "there")
+    assert status == 1
+    assert err.startswith("error: the first 5 trials have all failed, the last: --env-name")
+    assert err.endswith("it raised: ValueError: unlucky\n")
+    assert err.count("\n") == 1
+    status, _, err = search(*FAILING, *space(LR), "--dir", "there", "--trials", 6)
+    assert status == 1
+    assert err.startswith("error: no trial is complete; the last has failed: --env-name")
+    assert [row["state"] for row in table("there")] == ["fail"] * 6
+
+
+@pytest.fixture
+def under_way(monkeypatch):
+    """A sweep of three trials, two of which have come somewhere and wait, and its processes."""
+    monkeypatch.setenv(CORES, "2")
+    Path("hold").touch()
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "sweep.py"), *LONG],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: all(has_rows(Path(f"here/trial-000{k}"), 3) for k in (0, 1)))
+        yield process, descendants(process.pid)
+    finally:
+        process.kill()  # its trials end by themselves
+        process.communicate()
+
+
+def test_a_killed_sweep_goes_on_with_the_same_trials(under_way, search):
+    process, pids = under_way
+    process.kill()
+    process.communicate()
+    wait_until(lambda: all_gone(pids))
+    assert not Path("here/trial-0001/outcome.json").exists()
+    Path("hold").unlink()
+    status, out, err = search(*LONG)
+    assert (status, err) == (0, "")
+    trials = study()
+    assert [trial.params for trial in trials[2:4]] == [trial.params for trial in trials[:2]]
+    assert [trial.state.name for trial in trials] == ["FAIL"] * 2 + ["COMPLETE"] * 3
+    assert [row["state"] for row in table()] == ["interrupted"] * 2 + ["complete"] * 3
+    assert out.count("Trial ") == 3
+
+
+def test_an_interrupt_ends_all_trials_with_their_runs_saved(under_way):
+    process, pids = under_way
+    assert len(pids) == 4  # the resource tracker, the fork server, two trials
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert out.splitlines()[-1].startswith("Interrupted: 0 of 3 trials are done. Go on with")
+    wait_until(lambda: all_gone(pids))
+    assert [row.state.name for row in study()] == ["FAIL", "FAIL", "WAITING", "WAITING"]
+    for number in (0, 1):
+        run = Path(f"here/trial-000{number}")
+        assert read(run / "latest.pth").counters.update == len(rows(run))

@@ -1,0 +1,103 @@
+"""Command lines of sweep.py that play no trial."""
+
+import dataclasses
+import os
+from functools import partial
+from pathlib import Path
+
+import gymnasium
+import pytest
+from optuna.trial import create_trial
+
+from es import sweep
+from es.rollouts.processes import CORES
+from es.sweeps.space import Choices
+from es.sweeps.study import FRAMES, opened
+from tests.sweeps import CARTPOLE, LR, bad_base, run, space
+
+
+@pytest.fixture
+def plan(capfd, monkeypatch):
+    """Runs them in this process: status, standard output and standard error."""
+    monkeypatch.setattr(sweep, "start_forkserver", lambda preload: None)
+    return partial(run, capfd)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--env-name CartPole-v1", "a trial needs a budget: give --max-frames"),
+        ("--max-frames 9 --trial 3", "--trial: there is no such flag; did you mean --trials?"),
+        ("--max-frames 9 --trials many", "--trials many: must be a whole number"),
+        ("--max-frames 9 --trials 0", "--trials 0: must be"),
+        ("--max-frames 9 --jobs 0", "--jobs 0: must be"),
+        ("--max-frames much", "--max-frames much: must be a whole number"),
+        ("--max-frames 9 --n 7", "--n 7: must be an even number"),
+        ("--max-frames 9 --restore run/latest.pth", "--restore: is for a single run"),
+        ("--max-frames 9 --run-dir run", "--run-dir: is for a single run"),
+        ("--max-frames 9 --test", "--test: is for a single run"),
+        ("--max-frames 9 --ray local", "--ray: is for a single run"),
+        ("--max-frames 9 --env-name Pnog-v5", "--env-name Pnog-v5"),
+        ("--max-frames 9 --space missing.toml", "--space missing.toml: cannot be read"),
+        (
+            "--env-name CartPole-v1 --max-frames 9 --dir file/here",
+            "--dir file/here: cannot be written (file is",
+        ),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(plan, arguments, words):
+    Path("file").touch()
+    status, out, err = plan(*arguments.split())
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert words in err
+    assert err.count("\n") == 1
+    assert os.listdir() == ["file"]
+
+
+def test_without_optuna_the_remedy_is_named(plan, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    status, _, err = plan(*CARTPOLE)
+    assert status == 2
+    assert err == "error: sweep.py needs Optuna: pip install -r requirements-extra.txt\n"
+
+
+def test_a_setting_that_is_given_leaves_the_shipped_space_but_contradicts_ones_own(plan):
+    prepared = sweep.prepare(["--env-name=CartPole-v1", "--max-frames=9", "--useAdam", "--lr=0.1"])
+    assert prepared.space.keys() == {
+        "sigma", "n", "shaping", "hidden_sizes", "activation", "weight_decay",
+    }  # fmt: skip
+    assert prepared.base.optimizer == "adam"
+    tanh = ["--env-name=CartPole-v1", "--max-frames=9", "--activation=tanh"]
+    assert sweep.prepare(tanh).space["hidden_sizes"] == Choices(((16,), (32,), (64, 64)))
+    status, _, err = plan(*CARTPOLE, "--lr", 0.1, *space(LR))
+    assert status == 2
+    assert "--lr is given as a flag, too" in err
+
+
+def test_a_worker_per_perturbation_leaves_cores_to_fewer_trials(plan, monkeypatch):
+    monkeypatch.setenv(CORES, "64")
+    command = ["--env-name=CartPole-v1", "--max-frames=9", "--n=20", "--workers=None"]
+    assert sweep.prepare(command).jobs == 3
+    assert os.environ[CORES] == "64"
+
+
+def test_what_matters_is_drawn(plan, monkeypatch):
+    named = dataclasses.replace(gymnasium.spec("CartPole-v1"), id="\u6708-v1")  # not in the font
+    monkeypatch.setitem(gymnasium.registry, named.id, named)
+    command = (*CARTPOLE, *bad_base(), *space(LR), "--dir", "here", "--trials", 9)
+    command = (*command, "--env-name", named.id, "--sampler-seed", 99999999999)
+    Path("here").mkdir()
+    with opened(sweep.prepare([str(word) for word in command])) as made:
+        for number in range(9):
+            lr = (1e-6, 0.1)[number % 2]
+            made.add_trial(
+                create_trial(
+                    value=lr, params={"lr": lr}, user_attrs={FRAMES: 10},
+                    distributions={"lr": Choices((1e-6, 0.1)).distribution()},
+                )
+            )  # fmt: skip
+    status, out, err = plan(*command)
+    assert (status, err) == (0, "")
+    assert "Best: trial 2," in out
+    assert Path("here/importance.png").read_bytes().startswith(b"\x89PNG")
