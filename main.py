@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """The door to es/main.py: python main.py --help."""
 
+import signal
 import sys
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it is handled: no traceback
 
 from es.main import main
 
 if __name__ == "__main__":
+    del sys.path[0]  # this folder, whose envs.py and model.py would hide yours
     sys.exit(main(sys.argv[1:]))

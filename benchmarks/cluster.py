@@ -24,6 +24,7 @@ from typing import Any
 
 from es.cluster.connection import LOCAL
 from es.cluster.pool import RayPool
+from es.program import FOR_WORKERS
 from es.rollouts.interface import Pool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import PRELOAD, cores, limit_threads, start_forkserver
@@ -46,17 +47,17 @@ def overhead(rounds: int) -> None:
     print("| environment | n | local pool, s | Ray, s | local / Ray, median | lowest | highest |")
     print("|---|---|---|---|---|---|---|")
     for name, n in CASES.items():
-        game, theta = describe(Config(env_name=name, seed=1), None)
+        setup, theta = describe(Config(env_name=name, seed=1), None)
         snapshot = Snapshot(theta, 0.05)
         settings: dict[str, Any] = {"size": theta.size, "inputs": 0, "workers": cores()}
         with contextlib.ExitStack() as stack:
             silent = lambda line: None  # noqa: E731
             pools: dict[str, Pool] = {
-                "local": WorkerPool(game.recipe(), members=n, say=silent, **settings),
+                "local": WorkerPool(setup.recipe, members=n, say=silent, **settings),
                 "ray": RayPool(
                     LOCAL,
-                    game.recipe(),
-                    preload=["es.policy", "es.environments.preload"],
+                    setup.recipe,
+                    preload=FOR_WORKERS,
                     variables={PRELOAD: name},
                     say=silent,
                     **settings,
@@ -171,7 +172,7 @@ def main() -> None:
     arguments, flags = parser.parse_known_args()
     limit_threads()
     if arguments.what == "overhead":
-        start_forkserver(["es.policy", "es.environments.preload"])
+        start_forkserver(FOR_WORKERS)
         overhead(arguments.rounds)
     elif arguments.what == "nodes":
         nodes()

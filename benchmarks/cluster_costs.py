@@ -22,10 +22,11 @@ from es.cluster.packing import Integers, pack_results, pack_tasks, unpack_tasks
 from es.config import Config, sources
 from es.model import unflatten
 from es.noise import draw
-from es.policy import describe, restored_normalizer, settings_of
+from es.policy import describe
 from es.reports.record import describe_batch
 from es.rollouts.rollout import Player, Result, Snapshot, Task, training_tasks
 from es.runs.checkpoint import Checkpoint, load
+from es.runs.restored import restored_normalizer, settings_of
 
 POPULATION = 14_400
 CONNECTIONS = 7  # to Ray, each in a process of its own, over which messages are measured
@@ -69,15 +70,15 @@ def measure(arguments: list[str], episodes: int) -> Costs:
     restored = load(config.restore) if config.restore else None
     if isinstance(restored, Checkpoint):
         config = settings_of(restored)
-    game, theta = describe(config, restored)
+    setup, theta = describe(config, restored)
     ours = restored if isinstance(restored, Checkpoint) else None
-    normalizer = restored_normalizer(config, game, ours)
+    normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
     cap = ours.counters.max_episode_length if ours else config.max_episode_length
     strategy = strategy_of(config, theta)
     tasks = training_tasks(1, 1, strategy.ask(), cap)
     statistics_ = normalizer.statistics() if normalizer else None
     snapshot = Snapshot(theta, config.sigma, statistics_)
-    player, results, seconds = Player(game.recipe()), list[Result](), list[float]()
+    player, results, seconds = Player(setup.recipe), list[Result](), list[float]()
     for task in tasks[: episodes + 1]:  # the first warms up
         start = time.perf_counter()
         results.append(player.play(snapshot, task))
@@ -87,7 +88,7 @@ def measure(arguments: list[str], episodes: int) -> Costs:
         for i in range(POPULATION + 1)
     ]
     batch = put_together(many, 1)
-    inputs = [game.normalized_inputs] * CONNECTIONS
+    inputs = [setup.normalized_inputs] * CONNECTIONS
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as processes:
         measured = processes.map(message_costs, inputs, chunksize=1)
     message, task_seconds = (statistics.median(costs) for costs in zip(*measured, strict=True))
@@ -96,7 +97,7 @@ def measure(arguments: list[str], episodes: int) -> Costs:
     def step() -> None:
         strategy.tell(batch.fitness)
         copy.deepcopy(strategy.optimizer.state_dict())
-        unflatten(game.network, strategy.theta)
+        unflatten(setup.network, strategy.theta)
 
     rank = median_seconds(lambda: strategy._weights(np.asarray(batch.fitness)))
     return Costs(
@@ -109,7 +110,7 @@ def measure(arguments: list[str], episodes: int) -> Costs:
         add=median_seconds(lambda: np.add(noise, theta, out=noise), 50),
         ask=median_seconds(lambda: training_tasks(1, 1, strategy.ask(), cap)),
         batch=median_seconds(lambda: describe_batch(put_together(many, 1))),
-        merge=median_seconds(lambda: Normalizer(game.normalized_inputs).merge(many))
+        merge=median_seconds(lambda: Normalizer(setup.normalized_inputs).merge(many))
         if normalizer
         else 0.0,
         rank=rank,

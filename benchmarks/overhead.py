@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.harness import timed
+from es.program import FOR_WORKERS
 from es.rollouts.processes import limit_threads, start_forkserver
 
 PAIRS, UPDATES = 5, 60
@@ -53,7 +54,7 @@ def loop(seed: int, *, report: bool) -> tuple[float, float]:
 def main() -> None:
     """Prints both measures."""
     limit_threads()
-    start_forkserver(["es.policy", "es.environments.preload"])
+    start_forkserver(FOR_WORKERS)
     loop(0, report=True)  # imports
     inside, ratios = [], []
     for pair in range(PAIRS):

@@ -12,6 +12,7 @@ import statistics
 from typing import NamedTuple
 
 from benchmarks.harness import Times, training
+from es.program import FOR_WORKERS
 from es.rollouts.processes import cores, limit_threads, start_forkserver
 
 
@@ -52,7 +53,7 @@ def main() -> None:
     parser.add_argument("--env", choices=[case.env for case in BY_WORKERS], help="only this one")
     rounds, env = (vars(parser.parse_args())[name] for name in ("rounds", "env"))
     limit_threads()
-    start_forkserver(["es.policy", "es.environments.preload"])
+    start_forkserver(FOR_WORKERS)
     doublings = [2**i for i in range(cores().bit_length()) if 2**i < cores()]
     print(HEADER)
     for case in BY_WORKERS:

@@ -16,18 +16,19 @@ RUNS, WORKERS = 5, 41
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = f"""
 import time
+from es.program import FOR_WORKERS
 from es.rollouts.processes import limit_threads, start_forkserver
 limit_threads()
 import os, sys
 os.environ["ES_PRELOAD"] = sys.argv[1]
-start_forkserver(["es.policy", "es.environments.preload"])
+start_forkserver(FOR_WORKERS)
 import psutil
 from es.config import Config
 from es.rollouts.rollout import Snapshot, Task
 from es.rollouts.pool import WorkerPool
 from es.policy import describe
-game, theta = describe(Config(env_name=sys.argv[1], seed=1), None)
-pool = WorkerPool(game.recipe(), size=theta.size, members={WORKERS})
+setup, theta = describe(Config(env_name=sys.argv[1], seed=1), None)
+pool = WorkerPool(setup.recipe, size=theta.size, members={WORKERS})
 for worker in pool._workers[1:]:  # the first has told already
     next(pool._receive(worker, {{}}))
 seconds = time.time() - psutil.Process().create_time()

@@ -27,10 +27,11 @@ from es.algorithm.strategy import Strategy
 from es.config import Config
 from es.envs import make_env
 from es.model import make_module, unflatten
-from es.policy import Game, describe
+from es.policy import describe
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.processes import cores, limit_threads
 from es.rollouts.rollout import Player, Snapshot, Task, training_tasks
+from es.runs.setup import Setup
 
 HEADER = """\
 | environment | after updates | steps per episode | processes | bare steps/s | steps/s | ratio \
@@ -69,20 +70,20 @@ class Episode(NamedTuple):
     observations: list[np.ndarray]
 
 
-def population(case: Case) -> tuple[Game, Snapshot, list[Task]]:
-    """The game, the parameters and the tasks that come after a case's updates (seed 1)."""
-    game, theta = describe(Config(env_name=case.name, seed=1, obs_norm=case.obs_norm), None)
-    statistics = Normalizer(game.normalized_inputs).statistics() if case.obs_norm else None
+def population(case: Case) -> tuple[Setup, Snapshot, list[Task]]:
+    """The setup, the parameters and the tasks that come after a case's updates (seed 1)."""
+    setup, theta = describe(Config(env_name=case.name, seed=1, obs_norm=case.obs_norm), None)
+    statistics = Normalizer(setup.normalized_inputs).statistics() if case.obs_norm else None
     snapshot = Snapshot(theta, 0.05, statistics)
     strategy = Strategy(theta, n=40, sigma=0.05, lr=0.1, seed=1)
-    pool = InProcessPool(game.recipe())
+    pool = InProcessPool(setup.recipe)
     tasks = training_tasks(1, 0, strategy.ask(), 100_000)
     for update in range(1, case.updates + 1):
         results = pool.evaluate(snapshot, tasks[:-1])
         strategy.tell([result.episode_return for result in results])
         tasks = training_tasks(1, update, strategy.ask(), 100_000)
     pool.close()
-    return game, snapshot, tasks
+    return setup, snapshot, tasks
 
 
 def record(player: Player, snapshot: Snapshot, task: Task) -> Episode:
@@ -151,14 +152,14 @@ def seconds(function: Callable[..., None], *arguments: Any) -> float:
 
 def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) -> None:
     """One process's rounds: seconds per step of each kind, sent as a list of dicts."""
-    game, snapshot, tasks = population(case)
+    setup, snapshot, tasks = population(case)
     chosen = [tasks[(case.episodes * number + i) % len(tasks)] for i in range(case.episodes)]
-    player, bare = Player(game.recipe()), make_env(game.environment).unwrapped
+    player, bare = Player(setup.recipe), make_env(setup.environment).unwrapped
     bare.reset(seed=0)
     episodes = [record(player, snapshot, task) for task in chosen]
     steps = sum(len(episode.actions) for episode in episodes)
-    module = make_module(game.network).requires_grad_(False)
-    module.load_state_dict(unflatten(game.network, snapshot.theta))
+    module = make_module(setup.network).requires_grad_(False)
+    module.load_state_dict(unflatten(setup.network, snapshot.theta))
 
     def rollouts() -> None:
         for task in chosen:

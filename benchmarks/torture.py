@@ -29,7 +29,7 @@ import psutil
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.conftest import read, same, same_run, timeless
-from tests.damage import OWNED, damaged
+from tests.runs.damage import OWNED, damaged
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLED_OFTEN = (

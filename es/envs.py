@@ -14,7 +14,6 @@ import importlib
 import json
 import os
 import re
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,10 +22,11 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 import ale_py
 import gymnasium
-from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.envs.registration import EnvSpec
 
 from es.environments.atari import AtariImages, is_bare
 from es.environments.images import PreprocessImage
+from es.environments.simulators import load
 from es.environments.spaces import as_vector, is_image
 from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart
 from es.errors import UsageError
@@ -171,17 +171,6 @@ def _refuse_reserved(kwargs: Mapping[str, Any]) -> None:
     for key, remedy in RESERVED.items():
         if key in kwargs:
             raise UsageError(f"--env-kwargs {key}={kwargs[key]}: {remedy}")
-
-
-def load(spec: EnvSpec) -> Any:
-    """Imports what makes an environment. MuJoCo is told to keep its warnings to itself."""
-    entry = spec.entry_point
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of simulators' imports; Box2D crashes on an "error"
-        creator = load_env_creator(entry) if isinstance(entry, str) else entry
-    if mujoco := sys.modules.get("mujoco"):  # it prints, and writes a log where the user stands
-        mujoco.set_mju_user_warning(lambda text: None)
-    return creator
 
 
 def _is_atari(name: str, spec: EnvSpec) -> bool:

@@ -1,4 +1,7 @@
-"""The policies: torch modules whose layer names are the keys of every checkpoint, and their actors.
+"""The two networks as torch modules: the definition of record.
+
+Layer names are the keys of every checkpoint, and of pytorch-es's. In training, the compiled actors
+of `es.networks` play these networks; tests hold them to the modules here.
 
 A network is described by a plain dict, from which master, workers and a later test build the same
 thing: `{"kind": "mlp", "inputs": n, "hidden": [n, ...], "activation": ..., "normalize": bool,
@@ -9,49 +12,128 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from es.networks.actions import count_outputs
-from es.networks.convlstm import ConvLSTM, ConvLSTMActor
-from es.networks.mlp import MLP, MLPActor
 from es.noise import FloatArray
 
 torch.set_num_threads(1)  # workers fill the cores, and sums are rounded the same everywhere
 
 
+class MLP(nn.Module):
+    """Hidden layers `linear1`, `linear2`, ..., each activated, and `actor_linear`.
+
+    hidden: their units, 64 and 64 in pytorch-es; none for a linear policy. activation: selu, tanh
+    or relu. Observation: (inputs,) float32, normalised where that is wanted; result: (outputs,).
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, hidden: Sequence[int], activation: str = "selu"
+    ) -> None:
+        super().__init__()
+        self._activate = getattr(torch, activation)
+        self._names = [f"linear{number}" for number in range(1, len(hidden) + 1)]
+        for name, layer in zip(self._names, pairwise((inputs, *hidden)), strict=True):
+            self.add_module(name, nn.Linear(*layer))
+        self.actor_linear = nn.Linear((inputs, *hidden)[-1], outputs)
+
+    def forward(self, observation: Tensor, state: None = None) -> tuple[Tensor, None]:
+        """Return the outputs, and no state for the next step."""
+        x = observation
+        for name in self._names:
+            x = self._activate(getattr(self, name)(x))
+        return self.actor_linear(x), None
+
+
+class VirtualBatchNorm(nn.Module):
+    """Normalise each channel by its mean and deviation over a fixed batch, scale and shift it.
+
+    Salimans et al. 2016, section 3.4, without the example's own share in the statistics: as ES uses
+    it, what is normalised then is linear in the input of the layer. images: (N, 32, side, side).
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.register_buffer("mean", torch.zeros(channels), persistent=False)
+        self.register_buffer("variance", torch.ones(channels), persistent=False)
+
+    def refer_to(self, images: Tensor) -> None:
+        """Take the statistics of the fixed batch."""
+        self.variance, self.mean = torch.var_mean(images, dim=(0, 2, 3), correction=0)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the normalised images."""
+        return functional.batch_norm(images, self.mean, self.variance, self.weight, self.bias)
+
+
+class ConvLSTM(nn.Module):
+    """Four convolutions (42 -> 21 -> 11 -> 6 -> 3 pixels a side) and an LSTM cell of 256 units.
+
+    vbn: virtual batch normalisation between each convolution, then without a bias, and its
+    activation. Observation: (1, 42, 42) float32; result: (outputs,).
+    """
+
+    def __init__(self, channels: int, outputs: int, *, vbn: bool = False) -> None:
+        super().__init__()
+        self._layers: list[tuple[str, str | None]] = []
+        for number, inputs in enumerate((channels, 32, 32, 32), 1):
+            conv, norm = f"conv{number}", f"norm{number}" if vbn else None
+            self.add_module(conv, nn.Conv2d(inputs, 32, 3, stride=2, padding=1, bias=not vbn))
+            if norm:
+                self.add_module(norm, VirtualBatchNorm(32))
+            self._layers.append((conv, norm))
+        self.lstm = nn.LSTMCell(32 * 3 * 3, 256)
+        self.actor_linear = nn.Linear(256, outputs)
+
+    def refer_to(self, vbn_batch: Tensor) -> None:
+        """Take the statistics of virtual batch normalisation from a batch: (N, 1, 42, 42)."""
+        self._convolve(vbn_batch, refer=True)
+
+    def forward(
+        self, observation: Tensor, state: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the outputs and the LSTM's state for the next step; without one it is zero."""
+        x = self._convolve(observation.unsqueeze(0))
+        hidden, cell = self.lstm(x.flatten(1), state)
+        return self.actor_linear(hidden)[0], (hidden, cell)
+
+    def _convolve(self, x: Tensor, *, refer: bool = False) -> Tensor:
+        for conv, norm in self._layers:
+            x = getattr(self, conv)(x)
+            if norm:
+                normalize = getattr(self, norm)
+                if refer:
+                    normalize.refer_to(x)
+                x = normalize(x)
+            x = functional.selu(x)
+        return x
+
+
 def make_module(network: Mapping[str, Any]) -> MLP | ConvLSTM:
-    """The described module; raises KeyError or TypeError where the description is not one."""
+    """Make the described module; raise KeyError or TypeError where that is no description."""
     outputs = count_outputs(network["actions"])
     if network["kind"] == "mlp":
         return MLP(network["inputs"], outputs, network["hidden"], network["activation"])
     return ConvLSTM(network["inputs"], outputs, vbn=network["vbn"])
 
 
-def make_actor(
-    network: Mapping[str, Any], reference: FloatArray | None = None
-) -> MLPActor | ConvLSTMActor:
-    """What plays the described network, with parameters that it is bound to as theta.
-
-    reference: (N, 1, 42, 42) float32, the batch of virtual batch normalisation, where it is used.
-    """
-    if network["kind"] == "mlp":
-        return MLPActor(network)
-    return ConvLSTMActor(network, reference)
-
-
 def initial_theta(network: Mapping[str, Any], seed: int) -> FloatArray:
-    """Parameters by torch's default initialisation, drawn from `seed`: (P,) float32."""
+    """Return parameters by torch's default initialisation, drawn from `seed`: (P,) float32."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return flatten(network, make_module(network).state_dict())
 
 
 def layer_shapes(network: Mapping[str, Any]) -> dict[str, torch.Size]:
-    """The shapes of the parameters by layer name, in the order in which theta holds them."""
+    """Return the parameters' shapes by layer name, in the order in which theta holds them."""
     return _layer_shapes(json.dumps(network))
 
 
@@ -63,9 +145,9 @@ def _layer_shapes(network: str) -> dict[str, torch.Size]:
 
 
 def flatten(network: Mapping[str, Any], parameters: Mapping[str, Any]) -> FloatArray:
-    """theta: (P,) float32 from parameters by layer name.
+    """Return theta: (P,) float32 from parameters by layer name.
 
-    Raises ValueError where names or shapes are not those of the network, or a value is not finite.
+    Raise ValueError where names or shapes are not those of the network, or a value is not finite.
     """
     shapes = layer_shapes(network)
     odd = sorted(map(str, set(parameters) ^ set(shapes)))
@@ -83,7 +165,7 @@ def flatten(network: Mapping[str, Any], parameters: Mapping[str, Any]) -> FloatA
 
 
 def unflatten(network: Mapping[str, Any], theta: FloatArray) -> dict[str, Tensor]:
-    """Copies of theta's parts by layer name: the inverse of `flatten`."""
+    """Return copies of theta's parts by layer name: the inverse of `flatten`."""
     shapes = layer_shapes(network)
     parts = torch.from_numpy(theta).split([shape.numel() for shape in shapes.values()])
     return {

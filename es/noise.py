@@ -33,7 +33,7 @@ class Stream(IntEnum):
     EVALUATION = 3
     NOOPS = 4
     ACTIONS = 5
-    REFERENCE = 6
+    VBN_BATCH = 6
 
 
 def derive_seeds(run_seed: int, update: int, stream: Stream, count: int) -> list[int]:

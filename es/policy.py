@@ -1,73 +1,40 @@
-"""What is played: environment and network as plain descriptions, the same for train and test."""
+"""What is played: environment, network and parameters, the same for train, test and load_policy."""
 
 from __future__ import annotations
 
+import os
+from contextlib import closing
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from torch import Tensor
-
-from es.algorithm.normalizer import Normalizer
-from es.config import Config
-from es.config.sources import differences, from_mapping
+from es.config import Config, sources
 from es.environments.first_step import probe
+from es.environments.observations import View
 from es.environments.spaces import describe_actions
 from es.environments.vbn_batch import gather_frames
-from es.envs import describe_env, make_env, max_steps
+from es.envs import describe_env, make_bare_env, make_env, max_steps
 from es.errors import UsageError
-from es.model import flatten, initial_theta, layer_shapes, make_actor
+from es.model import flatten, initial_theta, layer_shapes
+from es.networks import make_actor
 from es.noise import FloatArray, Stream, derive_seeds
-from es.rollouts.rollout import Recipe
+from es.rollouts.rollout import Actor, Recipe
 from es.runs.checkpoint import Checkpoint
+from es.runs.restored import (
+    SETTINGS_OF_ENVIRONMENT,
+    Restored,
+    differing,
+    restore,
+    restored_normalizer,
+)
+from es.runs.setup import Setup
 
 MAX_PARAMETERS = 100_000_000
-Restored = Checkpoint | dict[str, Tensor] | None
-SETTINGS_OF_ENVIRONMENT = (
-    "env_name", "env_kwargs", "frame_skip", "noop_max", "sticky_actions"
-)  # fmt: skip
-# The settings that decide how good a score is.
-SCORED = (*SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation")
 
 
-class Game(NamedTuple):
-    """Plain descriptions, from which every process builds the same environment and network.
+def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
+    """Return what to play, and the restored or else the initial parameters: (P,) float32.
 
-    reference: (128, 1, 42, 42) float32, the batch of virtual batch normalisation, where it is used.
-    """
-
-    environment: dict[str, Any]
-    network: dict[str, Any]
-    reference: FloatArray | None = None
-
-    def recipe(self, param_fraction: float = 1.0) -> Recipe:
-        """How a worker builds both."""
-        return Recipe(
-            partial(make_env, self.environment),
-            partial(make_actor, self.network, self.reference),
-            max_steps(self.environment),
-            param_fraction,
-        )
-
-    @property
-    def normalized_inputs(self) -> int:
-        """How many numbers an observation has, where these are normalised."""
-        return self.network["inputs"] if self.network.get("normalize") else 0
-
-
-def scored_alike(config: Config, ours: Checkpoint) -> bool:
-    """Whether the scores of the checkpoint's run can be compared with those to come."""
-    return not differences(config, from_mapping(ours.settings, "checkpoint"), SCORED)
-
-
-def settings_of(ours: Checkpoint) -> Config:
-    """Those of the checkpoint's run."""
-    return Config(**from_mapping(ours.settings, "checkpoint"))
-
-
-def describe(config: Config, restored: Restored) -> tuple[Game, FloatArray]:
-    """What to play, and the restored or else the initial parameters: (P,) float32.
-
-    Raises UsageError where environment, network and checkpoint do not fit together.
+    Raise UsageError where environment, network and checkpoint do not fit together.
     """
     ours = restored if isinstance(restored, Checkpoint) else None
     environment = _describe_environment(config, ours)
@@ -84,8 +51,14 @@ def describe(config: Config, restored: Restored) -> tuple[Game, FloatArray]:
             "smaller --hidden-sizes or --action-bins"
         )
     theta = _parameters(config, network, restored)
-    reference = _reference(config, environment, ours) if network.get("vbn") else None
-    return Game(environment, network, reference), theta
+    vbn_batch = _vbn_batch(config, environment, ours) if network.get("vbn") else None
+    recipe = Recipe(
+        partial(make_env, environment),
+        partial(make_actor, network, vbn_batch),
+        max_steps(environment),
+        config.param_fraction,
+    )
+    return Setup(environment, network, recipe, vbn_batch), theta
 
 
 def describe_network(
@@ -128,22 +101,6 @@ def describe_network(
     return {"kind": "convlstm", "inputs": shape[0], "vbn": config.vbn, "actions": actions}
 
 
-def restored_normalizer(config: Config, game: Game, ours: Checkpoint | None) -> Normalizer | None:
-    """The statistics of observations, where these are normalised: the checkpoint's, if it has any.
-
-    Raises UsageError where they do not fit.
-    """
-    if not game.normalized_inputs:
-        return None
-    normalizer = Normalizer(game.normalized_inputs)
-    if ours and ours.settings.get("obs_norm"):
-        try:
-            normalizer.load(ours.normalizer or {})
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise UsageError(f"--restore {config.restore}: is damaged ({error!r})") from error
-    return normalizer
-
-
 def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, Any]:
     described = describe_env(
         config.env_name,
@@ -153,8 +110,7 @@ def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, 
         sticky_actions=config.sticky_actions,
     )
     if ours and ours.environment != described:
-        own = from_mapping(ours.settings, "checkpoint")
-        if not differences(config, own, SETTINGS_OF_ENVIRONMENT):
+        if not differing(config, ours, SETTINGS_OF_ENVIRONMENT):
             raise UsageError(
                 f"--restore {config.restore}: is damaged (its environment is not its settings')"
             )
@@ -188,11 +144,86 @@ def _parameters(config: Config, network: dict[str, Any], restored: Restored) -> 
         ) from error
 
 
-def _reference(config: Config, environment: dict[str, Any], ours: Checkpoint | None) -> FloatArray:
-    """The batch of virtual batch normalisation: the checkpoint's, or else a new one."""
+def _vbn_batch(config: Config, environment: dict[str, Any], ours: Checkpoint | None) -> FloatArray:
+    """Return the batch of virtual batch normalisation: the checkpoint's, or else a new one."""
     if ours is None or not ours.settings.get("vbn"):
-        (seed,) = derive_seeds(config.seed or 0, 0, Stream.REFERENCE, 1)
-        return gather_frames(environment, seed)
-    if ours.reference is None or not len(ours.reference) or not ours.reference.isfinite().all():
-        raise UsageError(f"--restore {config.restore}: is damaged (its reference batch)")
-    return ours.reference.numpy()
+        (seed,) = derive_seeds(config.seed or 0, 0, Stream.VBN_BATCH, 1)
+        with closing(make_env(environment)) as env:
+            return gather_frames(env, seed)
+    batch = ours.reference
+    if batch is None or not len(batch) or not batch.isfinite().all():
+        raise UsageError(f"--restore {config.restore}: is damaged (its vbn_batch)")
+    return batch.numpy()
+
+
+class Policy:
+    """Chooses actions for observations of its environment as Gymnasium makes it.
+
+    `reset()` it with each episode. With --frame-skip K of a game that is none of Atari's, it looks
+    at one observation in K, and repeats its action in between, as it was trained to.
+    env_id, env_kwargs: for `gymnasium.make`. settings: the run's. update, frames: how many of them
+    it has been trained for.
+    """
+
+    def __init__(
+        self,
+        actor: Actor,
+        view: View,
+        environment: dict[str, Any],
+        settings: dict[str, Any],
+        update: int,
+        frames: int,
+    ) -> None:
+        self.env_id: str = environment["id"]
+        self.env_kwargs: dict[str, Any] = environment["kwargs"]
+        self.settings, self.update, self.frames = settings, update, frames
+        self._actor, self._view, self._repeats = actor, view, environment["frame_skip"]
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets the previous episode."""
+        self._actor.reset()
+        self._view.reset()
+        self._left, self._action = 0, None
+
+    def __call__(self, observation: Any) -> Any:
+        """The action for an observation. Raises ValueError for one of another shape."""
+        if not self._left:
+            self._action, self._left = self._actor.act(self._view(observation)), self._repeats
+        self._left -= 1
+        return self._action
+
+
+def load_policy(
+    path: str | os.PathLike[str], *, env_name: str | None = None, small_net: bool = False
+) -> Policy:
+    """The policy in a checkpoint, ready to play.
+
+    env_name: needed for the weights of pytorch-es, which do not say what they play (and small_net,
+    where they are the MLP's), and for environments of a module of one's own, which a file is not
+    trusted to choose; another one than the checkpoint's is played if the policy fits it. Raises
+    es.errors.UsageError where file and environment do not fit.
+    """
+    argv = ["--test", f"--restore={os.fspath(path)}"]
+    argv += [] if env_name is None else [f"--env-name={env_name}", "--override"]
+    argv += ["--small-net"] if small_net else []
+    config, restored = restore(argv, sources.parse(argv), {})
+    ours = restored if isinstance(restored, Checkpoint) else None
+    if ours is None and env_name is None:
+        raise UsageError(
+            f"{path}: holds weights alone: say what they play, as in "
+            'load_policy(path, env_name="CartPole-v1", small_net=True)'
+        )
+    setup, theta = describe(config, restored)
+    normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
+    actor = setup.recipe.make_actor()
+    actor.bind(theta, normalizer.statistics() if normalizer else None)
+    with closing(make_bare_env(setup.environment)) as bare:
+        view = View(bare)
+    return Policy(
+        actor,
+        view,
+        setup.environment,
+        dict(ours.settings) if ours else config.saved(),
+        *((ours.counters.update, ours.counters.frames) if ours else (0, 0)),
+    )

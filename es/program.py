@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from es.errors import RunError
 from es.interrupts import Interrupts
 
+FOR_WORKERS = ("es.policy", "es.environments.preload")  # modules that all workers need
+PROJECT = Path(__file__).resolve().parent.parent  # the folder that holds the package
+
+
+def search_last() -> None:
+    """Have the folder that this is started in searched for modules, behind everything installed.
+
+    So `--env-name my_module:MyEnv-v0` finds one there, and a `random.py` there hides none. A
+    checkout's own folder comes last, since its doors have names as common as `model` and `envs`.
+    """
+    with contextlib.suppress(OSError):  # the folder is gone
+        for folder in (os.getcwd(), str(PROJECT)):
+            if folder not in sys.path:
+                sys.path.append(folder)
+
 
 def execute(run: Callable[[Interrupts], int]) -> int:
-    """Runs a program, which may raise RunError; the result is the exit status."""
+    """Run a program, which may raise RunError; return the exit status."""
+    search_last()
     if sys.stdout is None:  # closed by whoever started the program
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the program runs)
     for stream in (sys.stdout, sys.stderr):
@@ -41,7 +59,7 @@ def execute(run: Callable[[Interrupts], int]) -> int:
 
 
 def not_installed(error: ModuleNotFoundError) -> str:
-    """What to tell who starts a program with a Python that lacks a library."""
+    """Return what to tell a user whose Python lacks a library."""
     return (
         f"error: {error.name} is not installed for {sys.executable}: activate the virtual "
         "environment (source .venv/bin/activate), or pip install -r requirements.txt"

@@ -22,13 +22,14 @@ from es.config import Config
 from es.envs import make_env
 from es.errors import RunError, UsageError
 from es.interrupts import Interrupted, Interrupts
-from es.policy import Restored, describe, restored_normalizer
+from es.policy import describe
 from es.rendering.show_frames import Watched, frames_per_second, make_drawn
 from es.rendering.video import Video
 from es.rendering.window import Window, WindowClosed
 from es.rollouts.interface import counted
 from es.rollouts.rollout import Actor, Episode, evaluation_seed, rollout
 from es.runs.checkpoint import Checkpoint
+from es.runs.restored import Restored, restored_normalizer
 from es.runs.versions import notice
 
 UNSEEN_EPISODES, RECORDED_EPISODES = 10, 1  # where --episodes says nothing
@@ -80,12 +81,12 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
 
     Raises WindowClosed or Interrupted, where the user ends it.
     """
-    game, theta = describe(config, restored)
-    recipe = game.recipe()
+    setup, theta = describe(config, restored)
+    recipe = setup.recipe
     actor, cap = recipe.make_actor(), recipe.cap(config.max_episode_length)
     ours = restored if isinstance(restored, Checkpoint) else None
     update = ours.counters.update if ours else None
-    normalizer = restored_normalizer(config, game, ours)
+    normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
     actor.bind(theta, normalizer.statistics() if normalizer else None)
     quiet = config.json or config.silent
     say: Callable[[str], None] = _nothing if quiet else partial(print, flush=True)
@@ -93,7 +94,7 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
         say(f"{config.restore}, update {update}:")
     if ours and (told := notice(ours.versions, config.restore)):
         say(told)
-    environment = game.environment
+    environment = setup.environment
     if config.stochastic_start:
         environment = environment | {"noop_max": config.stochastic_start}
     env, video = _make(config, environment, update, several)
@@ -164,7 +165,11 @@ def _make(
     """The environment as it is to be watched, and the video that it is recorded in, if it is."""
     if config.video is None and (config.no_render or config.json):
         return make_env(environment), None
-    drawn = make_drawn(environment, "to play it unseen give --no-render")
+    drawn = make_drawn(
+        partial(make_env, environment, "rgb_array"),
+        environment["kwargs"],
+        "to play it unseen give --no-render",
+    )
     speed = frames_per_second(drawn, environment["frame_skip"])
     if config.video is None:
         return Watched(drawn, Window(config.env_name, speed), "--test"), None

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
+import secrets
 import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import torch
 
 from es.algorithm.episode_limit import adaptive_cap, variable_cap
 from es.algorithm.population import Batch, mean_and_std, put_together
 from es.config import Config
+from es.envs import make_env
 from es.errors import ClusterError, RunError
 from es.interrupts import Interrupted, Interrupts
 from es.model import unflatten
-from es.policy import Restored
+from es.policy import describe
+from es.rendering.show_frames import make_drawn
 from es.rendering.window import watching
 from es.reports.record import Record, describe_batch
 from es.reports.terminal import Console
@@ -33,7 +38,8 @@ from es.runs.finish import (
     finished_already,
     target_met,
 )
-from es.runs.start import Run, launch
+from es.runs.restored import Restored
+from es.runs.start import Run, start_run
 from es.runs.versions import versions
 
 
@@ -46,7 +52,14 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     console = Console(silent=config.silent)
     with ExitStack() as stack:
         stack.callback(console.close)
-        run = launch(config, restored, console, stack)
+        if config.seed is None:
+            config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
+        setup, theta = describe(config, restored)
+        if config.video_every:
+            make = partial(make_env, setup.environment, "rgb_array")
+            remedy = "give --video-every None"
+            make_drawn(make, setup.environment["kwargs"], remedy).close()
+        run = start_run(config, restored, setup, theta, console, stack)
         path = run.directory.path
         console.say(
             f"Num params in network: {run.strategy.theta.size}\nSeed: {run.config.seed}\n"
@@ -82,7 +95,7 @@ class Trainer:
     """A run in progress. What an update changes is in the strategy and the counters."""
 
     def __init__(self, run: Run, interrupts: Interrupts) -> None:
-        self.config, self.game, self.pool = run.config, run.game, run.pool
+        self.config, self.setup, self.pool = run.config, run.setup, run.pool
         self.strategy, self.normalizer, self.counters = run.strategy, run.normalizer, run.counters
         self.monitor, self.interrupts = run.monitor, interrupts
         self.solved: dict[str, float] | None = None
@@ -233,14 +246,14 @@ class Trainer:
         )
 
     def _checkpoint(self) -> Checkpoint:
-        reference = self.game.reference
+        reference = self.setup.vbn_batch
         return Checkpoint(
-            parameters=unflatten(self.game.network, self.strategy.theta),
+            parameters=unflatten(self.setup.network, self.strategy.theta),
             optimizer=copy.deepcopy(self.strategy.optimizer.state_dict()),
             counters=self.counters,
             settings=self.config.saved(),
-            environment=self.game.environment,
-            network=self.game.network,
+            environment=self.setup.environment,
+            network=self.setup.network,
             versions=versions(),
             normalizer=self.normalizer.state() if self.normalizer else None,
             reference=None if reference is None else torch.from_numpy(reference),

@@ -8,16 +8,16 @@ from torch.nn import functional
 from es.config import Config
 from es.errors import UsageError
 from es.model import (
+    ConvLSTM,
     flatten,
     initial_theta,
     layer_shapes,
-    make_actor,
     make_module,
     unflatten,
 )
-from es.networks.convlstm import ConvLSTM
+from es.networks import make_actor
 from es.policy import describe, describe_network
-from tests.networks import convlstm, discrete, mlp
+from tests.networks.descriptions import convlstm, discrete, mlp
 
 MLP_NETWORK, CONV_NETWORK = mlp(), convlstm()
 
@@ -99,8 +99,8 @@ def test_the_actor_computes_what_the_module_does(network, scale):
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "PongDeterministic-v4"])
 def test_the_actor_keeps_to_the_module_over_a_whole_episode(name):
-    game, theta = describe(Config(env_name=name, seed=1), None)
-    network, env = game.network, game.recipe().make_env()
+    setup, theta = describe(Config(env_name=name, seed=1), None)
+    network, env = setup.network, setup.recipe.make_env()
     actor, module = make_actor(network), make_module(network).requires_grad_(False)
     module.load_state_dict(unflatten(network, theta))
     actor.bind(theta)

@@ -9,10 +9,10 @@ import torch
 
 from es.environments.observations import View
 from es.environments.screens import ScreenView
-from es.envs import describe_env, make_env
+from es.envs import describe_env, make_bare_env, make_env
 from es.errors import UsageError
-from es.loading import load_policy
 from es.noise import seed_shared_generators
+from es.policy import load_policy
 from es.rollouts.rollout import evaluation_seed
 from tests.conftest import CARTPOLE, ROOT, read
 
@@ -91,7 +91,7 @@ def test_returns_are_those_of_test(trained, program, run):
 def test_atari_games_are_seen_as_in_training_to_the_bit(name, kwargs):
     """Returns may agree by chance: of Pong's first steps, say, in which nobody scores."""
     description = describe_env(name, kwargs)
-    ours, view = make_env(description), View(description)
+    ours, view = make_env(description), View(make_bare_env(description))
     theirs = gymnasium.make(
         description["id"], disable_env_checker=True, **description["kwargs"]
     )  # fmt: skip
@@ -155,7 +155,7 @@ def test_it_says_what_it_is_for(trained):
 )
 def test_an_observation_that_does_not_fit_is_an_error(env, wrong, words):
     with pytest.raises(ValueError, match=words):
-        View(describe_env(env))(wrong)
+        View(make_bare_env(describe_env(env)))(wrong)
 
 
 def test_a_screen_in_another_colour_is_looked_at_anew():
@@ -168,7 +168,7 @@ def test_a_screen_in_another_colour_is_looked_at_anew():
 def test_a_screen_with_too_many_colours_is_an_error():
     noise = np.random.default_rng(0).integers(0, 256, (210, 160, 3), dtype=np.uint8)
     with pytest.raises(ValueError, match="more colours"):
-        View(describe_env("PongDeterministic-v4"))(noise)
+        View(make_bare_env(describe_env("PongDeterministic-v4")))(noise)
 
 
 def test_weights_alone_want_an_environment(trained):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from es.envs import make_env
-from es.model import flatten, make_actor
+from es.model import flatten
+from es.networks import make_actor
 from es.noise import Stream, derive_seeds
 from es.reports.record import COLUMNS
 from es.rollouts.rollout import evaluation_seed, rollout

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from es.config import FIELDS, TYPES, Config, flag
+from es.config import FIELDS, TYPES, Config, flag, shipped
 from es.config.explanation import explain, in_words
 from es.config.validation import validate
 from es.errors import UsageError
@@ -144,6 +144,7 @@ def read_toml(path: str, named: str = "--config") -> dict[str, Any]:
 
     named: what on the command line the path comes from, if anything.
     """
+    path = shipped.find(path) if named == "--config" else path
     source = f"{named} {path}" if named else path
     checked = from_mapping(load_toml(path, source), source)
     for name in checked:

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 
 import gymnasium
 from gymnasium import spaces
 
 from es.environments.spaces import describe_actions
-from es.envs import describe_env, make_env
 from es.errors import UsageError
 
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+Make = Callable[[str], gymnasium.Env]  # an environment by its name
 ROW = "{:<34} {:<22} {:<18} {:<13} {}"
 GAME = re.compile(r"(?:ALE/)?(\w+?)(?:Deterministic|NoFrameskip)?-v\d+")
 
 
-def show(words: Sequence[str]) -> int:
-    """Prints the environments whose names contain one of the words; the result is the exit status.
+def show(words: Sequence[str], make: Make, tuned: Mapping[str, Sequence[str]]) -> int:
+    """Print the environments whose names contain one of the words; return the exit status.
 
-    Without words: all, but of each the newest version only.
+    Without words: all, but of each the newest version only. tuned: settings files by environment.
     """
     wanted = names(words)
     if not wanted:
         raise UsageError(f"--list-envs {' '.join(words)}: there is no such environment")
-    tuned, missing = tuned_settings(), 0
+    missing = 0
     rows: dict[str, tuple[str, str, str]] = {}  # all versions of a game have the same spaces
     print(ROW.format("environment", "observations", "actions", "network", "tuned settings"))
     for name in wanted:
@@ -36,7 +33,7 @@ def show(words: Sequence[str]) -> int:
         is_game = game is not None and f"ALE/{game[1]}-v5" in gymnasium.registry
         key = game[1] if game and is_game else name
         try:
-            rows[key] = rows.get(key) or _row(name)
+            rows[key] = rows.get(key) or _row(name, make)
         except UsageError:  # its simulator is not installed, or its spaces are not supported
             missing += 1
         else:
@@ -67,23 +64,9 @@ def names(words: Sequence[str]) -> list[str]:
     return sorted(found, key=str.lower)
 
 
-def tuned_settings() -> dict[str, list[str]]:
-    """The files in configs/ by the environment that they are for, and by their own name."""
-    found: dict[str, list[str]] = {}
-    for path in sorted(CONFIGS.glob("*.toml")):
-        try:
-            settings = tomllib.loads(path.read_text())
-        except (OSError, ValueError):  # a file of the user's own, who will learn when it is used
-            continue
-        name = str(settings.get("env-name", settings.get("env_name")))
-        for key in {name, path.stem}:  # which may be registered as well
-            found.setdefault(key, []).append(f"configs/{path.name}")
-    return found
-
-
-def _row(name: str) -> tuple[str, str, str]:
+def _row(name: str, make: Make) -> tuple[str, str, str]:
     """Observations, actions and the network that sees them; UsageError where it cannot be made."""
-    with closing(make_env(describe_env(name))) as env:
+    with closing(make(name)) as env:
         describe_actions(env.action_space, name)
         plain = env.unwrapped
         network = "Convnet-LSTM" if len(env.observation_space.shape or ()) == 3 else "MLP"

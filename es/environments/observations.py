@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 
@@ -13,22 +13,20 @@ from es.environments.atari import is_bare
 from es.environments.images import ImageView, image_view
 from es.environments.screens import ScreenView
 from es.environments.spaces import is_image, is_vector
-from es.envs import make_bare_env
 
 
 class View:
-    """Makes of the described environment's observations what the network is given.
+    """Make of an environment's observations what the network is given.
 
-    It must be one that `make_env` makes.
+    bare: the environment as `es.envs.make_bare_env` makes it.
     """
 
-    def __init__(self, env: Mapping[str, Any]) -> None:
-        with closing(make_bare_env(env)) as bare:
-            self._space = space = bare.observation_space
-            self._is_vector = is_vector(space)
-            self._images: ScreenView | ImageView | None = None
-            if is_image(space):
-                self._images = ScreenView() if is_bare(bare) else image_view(bare)
+    def __init__(self, bare: gymnasium.Env) -> None:
+        self._space = space = bare.observation_space
+        self._is_vector = is_vector(space)
+        self._images: ScreenView | ImageView | None = None
+        if is_image(space):
+            self._images = ScreenView() if is_bare(bare) else image_view(bare)
 
     def reset(self) -> None:
         """Starts an episode."""

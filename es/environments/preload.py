@@ -1,7 +1,7 @@
-"""What the process that workers are forked from imports, once for all of them.
+"""Imports the simulator of the environment named in the variable ES_PRELOAD.
 
-Besides the project's own modules, which come with `game`, that is the simulator of the environment
-named in the variable ES_PRELOAD, where importing it takes long and it can be forked.
+The process that workers are forked from imports this module, so that the workers need not: MuJoCo
+and Box2D take long to import, and can be forked. A module of the user's is left to the workers.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+import gymnasium
+
+from es.environments.simulators import load
 from es.rollouts.processes import PRELOAD
 
 SIMULATORS = ("gymnasium.envs.mujoco", "gymnasium.envs.box2d")
 
+name = os.environ.get(PRELOAD, "")
 with suppress(Exception):  # the master finds out what is wrong, and says so
-    import gymnasium
-
-    from es import policy as game  # noqa: F401 (for the workers)
-    from es.envs import load
-
-    spec = gymnasium.spec(os.environ.get(PRELOAD, ""))
-    if str(spec.entry_point).startswith(SIMULATORS):
-        load(spec)
+    if ":" not in name:
+        spec = gymnasium.spec(name)
+        if str(spec.entry_point).startswith(SIMULATORS):
+            load(spec)

@@ -1,16 +1,13 @@
-"""The reference batch of virtual batch normalisation."""
+"""The batch of frames that virtual batch normalisation takes its statistics from."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from contextlib import closing
-from typing import Any
+from collections.abc import Iterator
 
 import gymnasium
 import numpy as np
 
-from es.envs import make_env
 from es.noise import FloatArray, Stream, derive_seeds, seed_shared_generators
 
 FRAMES = 128
@@ -18,22 +15,20 @@ KEPT = 0.125  # of the frames seen: neighbours are nearly alike
 MAX_STEPS = 1000  # of an episode, so that an endless one does not fill the batch alone
 
 
-def gather_frames(env: Mapping[str, Any], seed: int) -> FloatArray:
-    """Frames of an image environment, as a network sees them, in random play by `seed`.
+def gather_frames(env: gymnasium.Env, seed: int) -> FloatArray:
+    """Return frames of an image environment in random play by `seed`: (128, 1, 42, 42) float32.
 
-    The result: (128, 1, 42, 42) float32.
+    env: made anew; its observations are those that the network sees.
     """
     generator = np.random.default_rng(seed)
-    with closing(make_env(env)) as played:
-        seen = _random_play(played, seed)
-        kept = (frame.copy() for frame in seen if generator.random() < KEPT)
-        return np.stack(list(itertools.islice(kept, FRAMES)))
+    kept = (frame.copy() for frame in _random_play(env, seed) if generator.random() < KEPT)
+    return np.stack(list(itertools.islice(kept, FRAMES)))
 
 
 def _random_play(env: gymnasium.Env, seed: int) -> Iterator[FloatArray]:
     env.action_space.seed(seed)
     for episode in itertools.count():
-        (episode_seed,) = derive_seeds(seed, episode, Stream.REFERENCE, 1)
+        (episode_seed,) = derive_seeds(seed, episode, Stream.VBN_BATCH, 1)
         seed_shared_generators(episode_seed)
         env.reset(seed=episode_seed)
         for _ in range(MAX_STEPS):

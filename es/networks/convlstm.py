@@ -1,4 +1,4 @@
-"""The Convnet-LSTM for images: the torch module, and the actor that plays it."""
+"""The compiled actor that plays `es.model.ConvLSTM`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
 
 from es.kernels import convolutions, layers, packing
 from es.kernels.convolutions import CHANNELS
@@ -23,90 +20,19 @@ NO_BIAS = np.zeros(CHANNELS, np.float32)
 VARIANCE_ADDED = 1e-5  # as in torch's batch normalisation
 
 
-class VirtualBatchNorm(nn.Module):
-    """Normalises each channel by its mean and deviation over a reference batch, scales and shifts.
-
-    Salimans et al. 2016, section 3.4, without the example's own share in the statistics: as ES uses
-    it, what is normalised then is linear in the input of the layer. images: (N, 32, side, side).
-    """
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.weight, self.bias = (
-            nn.Parameter(torch.ones(channels)),
-            nn.Parameter(torch.zeros(channels)),
-        )
-        self.register_buffer("mean", torch.zeros(channels), persistent=False)
-        self.register_buffer("variance", torch.ones(channels), persistent=False)
-
-    def refer_to(self, images: Tensor) -> None:
-        """Takes the statistics of a reference batch."""
-        self.variance, self.mean = torch.var_mean(images, dim=(0, 2, 3), correction=0)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """The normalised images."""
-        return functional.batch_norm(
-            images, self.mean, self.variance, self.weight, self.bias, eps=VARIANCE_ADDED
-        )
-
-
-class ConvLSTM(nn.Module):
-    """Four convolutions (42 -> 21 -> 11 -> 6 -> 3) and an LSTM cell of 256 units.
-
-    vbn: virtual batch normalisation between each convolution, then without a bias, and its
-    activation. Observation: (1, 42, 42) float32; result: (outputs,).
-    """
-
-    def __init__(self, channels: int, outputs: int, *, vbn: bool = False) -> None:
-        super().__init__()
-        self._normalized = vbn
-        inputs = channels
-        for number in range(1, len(SIZES)):
-            convolution = nn.Conv2d(inputs, CHANNELS, 3, stride=2, padding=1, bias=not vbn)
-            self.add_module(f"conv{number}", convolution)
-            if vbn:
-                self.add_module(f"norm{number}", VirtualBatchNorm(CHANNELS))
-            inputs = CHANNELS
-        self.lstm = nn.LSTMCell(FEATURES, UNITS)
-        self.actor_linear = nn.Linear(UNITS, outputs)
-
-    def refer_to(self, reference: Tensor) -> None:
-        """Takes the statistics of virtual batch normalisation, of a batch: (N, 1, 42, 42)."""
-        self._see(reference, refer=True)
-
-    def forward(
-        self, observation: Tensor, state: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The outputs and the LSTM's state for the next step; without one it is zero."""
-        x = self._see(observation.unsqueeze(0))
-        hidden, cell = self.lstm(x.flatten(1), state)
-        return self.actor_linear(hidden)[0], (hidden, cell)
-
-    def _see(self, x: Tensor, *, refer: bool = False) -> Tensor:
-        for number in range(1, len(SIZES)):
-            x = getattr(self, f"conv{number}")(x)
-            if self._normalized:
-                normalize = getattr(self, f"norm{number}")
-                if refer:
-                    normalize.refer_to(x)
-                x = normalize(x)
-            x = functional.selu(x)
-        return x
-
-
 class ConvLSTMActor:
     """Plays the Convnet-LSTM, one observation at a time: the best action, without drawing lots.
 
-    reference: (N, 1, 42, 42) float32, the batch of virtual batch normalisation, where it is used.
+    vbn_batch: (N, 1, 42, 42) float32, where virtual batch normalisation is used.
     """
 
-    def __init__(self, network: Mapping[str, Any], reference: FloatArray | None = None) -> None:
+    def __init__(self, network: Mapping[str, Any], vbn_batch: FloatArray | None = None) -> None:
         if network["inputs"] != 1:
             raise ValueError(f"images of {network['inputs']} channels; 1 is supported")
-        if network["vbn"] and reference is None:
-            raise ValueError("virtual batch normalisation without a reference batch")
+        if network["vbn"] and vbn_batch is None:
+            raise ValueError("virtual batch normalisation without its batch")
         outputs = count_outputs(network["actions"])
-        self._reference = reference if network["vbn"] else None
+        self._vbn_batch = vbn_batch if network["vbn"] else None
         self._inputs = (1, CHANNELS, CHANNELS, CHANNELS)
         self._convolutions = [aligned((1 + 9 * inputs) * CHANNELS) for inputs in self._inputs]
         self._framed = aligned((SIZES[0] + 2) ** 2)
@@ -132,7 +58,7 @@ class ConvLSTMActor:
             zip(self._inputs, self._convolutions, strict=True)
         ):
             weight = next(parts)
-            if self._reference is None:
+            if self._vbn_batch is None:
                 convolutions.pack_convolution(weight, next(parts), inputs, packed)
             else:
                 convolutions.pack_convolution(weight, NO_BIAS, inputs, packed)
@@ -181,12 +107,12 @@ class ConvLSTMActor:
         return image
 
     def _moments(self, layer: int) -> DoubleArray:
-        """Means and variances of a convolution's channels over the reference batch: (2 * 32,)."""
-        assert self._reference is not None
+        """Means and variances of a convolution's channels over the batch: (2 * 32,)."""
+        assert self._vbn_batch is not None
         moments = np.zeros(2 * CHANNELS)
         size = SIZES[layer + 1]
-        for observation in self._reference:
+        for observation in self._vbn_batch:
             convolutions.add_moments(self._convolve(observation, layer), size, moments)
-        moments /= len(self._reference) * size**2
+        moments /= len(self._vbn_batch) * size**2
         moments[CHANNELS:] -= moments[:CHANNELS] ** 2
         return moments

@@ -1,45 +1,18 @@
-"""The MLP for vector observations: the torch module, and the actor that plays it."""
+"""The compiled actor that plays `es.model.MLP`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from es.kernels.layers import ACTIVATIONS, mlp, normalized_mlp
 from es.kernels.packing import aligned, pack_dense, packed_size, whole_panels
 from es.networks.actions import NoiseSeeds, count_outputs, make_decoder
 from es.noise import DoubleArray, FloatArray
-
-
-class MLP(nn.Module):
-    """Hidden layers `linear1`, `linear2`, ..., each activated, and `actor_linear`.
-
-    hidden: their units, 64 and 64 in pytorch-es; none for a linear policy. activation: selu, tanh
-    or relu. Observation: (inputs,) float32, normalised where that is wanted; result: (outputs,).
-    """
-
-    def __init__(
-        self, inputs: int, outputs: int, hidden: Sequence[int], activation: str = "selu"
-    ) -> None:
-        super().__init__()
-        self._activate = getattr(torch, activation)
-        self._names = [f"linear{number}" for number in range(1, len(hidden) + 1)]
-        for name, layer in zip(self._names, pairwise((inputs, *hidden)), strict=True):
-            self.add_module(name, nn.Linear(*layer))
-        self.actor_linear = nn.Linear((inputs, *hidden)[-1], outputs)
-
-    def forward(self, observation: Tensor, state: None = None) -> tuple[Tensor, None]:
-        """The outputs, and no state for the next step."""
-        x = observation
-        for name in self._names:
-            x = self._activate(getattr(self, name)(x))
-        return self.actor_linear(x), None
 
 
 class MLPActor:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
 
-from es.envs import make_env
 from es.errors import UsageError
 from es.rendering.mujoco import CAMERA_CHOICES, Followed, choose_backend, travelling_body
 
@@ -84,15 +83,18 @@ class Watched(gymnasium.Wrapper):
         self._viewer.show(Picture(pixels, self._episode, self._return))
 
 
-def make_drawn(environment: Mapping[str, Any], remedy: str) -> gymnasium.Env:
-    """The described environment, made to be rendered.
+def make_drawn(
+    make: Callable[[], gymnasium.Env], kwargs: Mapping[str, Any], remedy: str
+) -> gymnasium.Env:
+    """Return an environment whose pictures can be taken, and whose camera follows what travels.
 
-    Raises UsageError, with the remedy, where it cannot be: some environments have no pictures.
+    make: makes it with the render mode rgb_array. kwargs: its own arguments. Raise UsageError, with
+    the remedy, where it cannot be made: some environments have no pictures.
     """
     # SDL asks Wayland first, whose library prints an error of its own without this folder.
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     try:
-        env = make_env(environment, "rgb_array")
+        env = make()
         if "mujoco" in sys.modules:
             choose_backend()
     except UsageError as error:
@@ -100,7 +102,7 @@ def make_drawn(environment: Mapping[str, Any], remedy: str) -> gymnasium.Env:
     body = travelling_body(env)
     if body is None:
         return env
-    return Followed(env, body, moves_camera=CAMERA_CHOICES.isdisjoint(environment["kwargs"]))
+    return Followed(env, body, moves_camera=CAMERA_CHOICES.isdisjoint(kwargs))
 
 
 def frames_per_second(env: gymnasium.Env, frame_skip: int = 1) -> float:

@@ -9,13 +9,13 @@ from pathlib import Path
 from es.config import FIELDS, Config
 from es.errors import RunError
 from es.interrupts import Interrupted, Interrupts
-from es.policy import scored_alike
 from es.reports.films import VideoRecorder, finish, waiting
 from es.reports.live_view import Course
 from es.reports.terminal import Console, command
 from es.rollouts.interface import counted
 from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.directory import LATEST, open_existing
+from es.runs.restored import scored_alike
 
 RECORDER = "recorder"  # the module that makes the videos of --video-every
 

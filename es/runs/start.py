@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import secrets
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -15,8 +14,7 @@ from es.config import Config
 from es.config.sources import write_toml
 from es.errors import UsageError
 from es.noise import FloatArray, SumNoise, weighted_sum
-from es.policy import Game, Restored, describe, restored_normalizer, scored_alike, settings_of
-from es.rendering.show_frames import make_drawn
+from es.program import FOR_WORKERS
 from es.reports.reporter import Monitor
 from es.reports.terminal import Console
 from es.reports.wandb import WandbReporter
@@ -28,6 +26,8 @@ from es.runs import directory as rundir
 from es.runs.checkpoint import Checkpoint, Counters, load
 from es.runs.directory import RunDir
 from es.runs.finish import RECORDER
+from es.runs.restored import Restored, restored_normalizer, scored_alike, settings_of
+from es.runs.setup import Setup
 from es.runs.versions import notice
 
 
@@ -35,7 +35,7 @@ class Run(NamedTuple):
     """What the master loop works with."""
 
     config: Config
-    game: Game
+    setup: Setup
     directory: RunDir
     strategy: Strategy
     normalizer: Normalizer | None
@@ -44,37 +44,39 @@ class Run(NamedTuple):
     monitor: Monitor
 
 
-def launch(config: Config, restored: Restored, console: Console, stack: ExitStack) -> Run:
-    """Starts workers and reports, and opens the directory; `stack` ends all but the reports.
+def start_run(
+    config: Config,
+    restored: Restored,
+    setup: Setup,
+    theta: FloatArray,
+    console: Console,
+    stack: ExitStack,
+) -> Run:
+    """Start workers and reports, and open the directory; `stack` ends all but the reports.
 
-    Raises UsageError, with nothing on disk touched, where settings and checkpoint do not fit.
+    Raise UsageError, with nothing on disk touched, where settings and checkpoint do not fit.
     """
     wandb = None
     if config.wandb:
         wandb = WandbReporter(console.say, console.warn)
         stack.callback(wandb.kill)
     ours = restored if isinstance(restored, Checkpoint) else None
-    if config.seed is None:
-        config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
-    game, theta = describe(config, restored)
-    if game.network["kind"] == "mlp" and not config.small_net:
+    if setup.network["kind"] == "mlp" and not config.small_net:
         console.say(
-            f"{config.env_name} is seen as a vector of {game.network['inputs']} numbers: "
+            f"{config.env_name} is seen as a vector of {setup.network['inputs']} numbers: "
             "using the MLP (--small-net)."
         )
         config = dataclasses.replace(config, small_net=True)
-    if config.video_every:
-        make_drawn(game.environment, "give --video-every None").close()
     default = Path("checkpoints") / config.env_name
     with rundir.writable(Path(config.run_dir or default)):
         path, same_run = rundir.choose(
             config.run_dir, default, Path(config.restore) if ours else None
         )
-    pool, sum_noise = _start_pool(config, game, theta, console)
+    pool, sum_noise = _start_pool(config, setup, theta, console)
     stack.callback(pool.close)
     # The workers come up while the optimiser's modules are imported here.
     strategy = _make_strategy(config, ours, theta, sum_noise)
-    normalizer = restored_normalizer(config, game, ours)
+    normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
     counters = _make_counters(config, ours, same_run=same_run)
     directory = rundir.open_existing(path) if same_run else rundir.open_new(path)
     stack.callback(directory.close)
@@ -108,7 +110,7 @@ def launch(config: Config, restored: Restored, console: Console, stack: ExitStac
         )
     if wandb:
         wandb.begin(path, config.saved())
-    return Run(config, game, directory, strategy, normalizer, counters, pool, monitor)
+    return Run(config, setup, directory, strategy, normalizer, counters, pool, monitor)
 
 
 def _counters(path: str) -> Counters | None:
@@ -117,15 +119,15 @@ def _counters(path: str) -> Counters | None:
 
 
 def _start_pool(
-    config: Config, game: Game, theta: FloatArray, console: Console
+    config: Config, setup: Setup, theta: FloatArray, console: Console
 ) -> tuple[Pool, SumNoise]:
     """Who plays, and where noise is summed."""
-    recipe, here = game.recipe(config.param_fraction), partial(weighted_sum, threads=cores())
+    recipe, here = setup.recipe, partial(weighted_sum, threads=cores())
     if config.workers == 0:
         return InProcessPool(recipe), here
     settings: dict[str, Any] = {
         "size": theta.size,
-        "inputs": game.normalized_inputs,
+        "inputs": setup.normalized_inputs,
         "workers": config.workers,
         "timeout": config.rollout_timeout,
         "say": console.say,
@@ -139,7 +141,7 @@ def _start_pool(
         config.ray,
         recipe,
         patience=config.ray_timeout,
-        preload=["es.policy", "es.environments.preload"],
+        preload=FOR_WORKERS,
         variables={PRELOAD: config.env_name},
         **settings,
     )

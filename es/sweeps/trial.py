@@ -20,7 +20,8 @@ from es.rollouts.rollout import Snapshot, evaluation_tasks
 from es.runs.directory import LATEST, write_text
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.processes import TERMINAL_SIGNALS, end_with_parent
-from es.policy import describe, restored_normalizer, settings_of
+from es.policy import describe
+from es.runs.restored import restored_normalizer, settings_of
 from es.main import main
 
 SETTINGS, OUTPUT, OUTCOME = "trial.toml", "output.txt", "outcome.json"
@@ -65,13 +66,13 @@ def score(path: Path) -> dict[str, Any]:
     ours = load(str(path))
     assert isinstance(ours, Checkpoint)
     config = settings_of(ours)
-    game, theta = describe(config, ours)
-    normalizer = restored_normalizer(config, game, ours)
+    setup, theta = describe(config, ours)
+    normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
     statistics = normalizer.statistics() if normalizer else None
     tasks = evaluation_tasks(
         config.seed or 0, ours.counters.update, config.eval_episodes, config.max_episode_length
     )
-    with closing(InProcessPool(game.recipe())) as pool:
+    with closing(InProcessPool(setup.recipe)) as pool:
         results = pool.evaluate(Snapshot(theta, config.sigma, statistics), tasks)
     mean, std = mean_and_std([result.episode_return for result in results])
     return {"value": mean, "std": std, "frames": ours.counters.frames}

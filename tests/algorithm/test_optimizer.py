@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from es.algorithm.strategy import Strategy
+from tests.algorithm.test_strategy import SIZE, theta
 from tests.conftest import same
-from tests.test_strategy import SIZE, theta
 
 
 def steps(strategy: Strategy, updates: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -125,7 +125,7 @@ compiling.notify = print
 import numpy as np
 from es.model import initial_theta, make_actor
 digest = hashlib.sha256()
-from tests.networks import box, convlstm, mlp
+from tests.networks.descriptions import box, convlstm, mlp
 images = np.random.default_rng(1).normal(size=(9, 1, 42, 42)).astype(np.float32)
 for network, shape in (
     (mlp(5, 3), (5,)),

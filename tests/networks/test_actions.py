@@ -7,7 +7,7 @@ import pytest
 from es.environments.spaces import describe_actions
 from es.networks.actions import count_outputs, make_decoder
 from es.noise import action_noise
-from tests.networks import box, discrete
+from tests.networks.descriptions import box, discrete
 
 
 def decode(actions, outputs, noise_seeds=None):

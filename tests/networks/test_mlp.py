@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from es.model import initial_theta, make_actor, make_module
-from es.networks.mlp import MLP
-from tests.networks import mlp
+from es.model import MLP, initial_theta, make_module
+from es.networks import make_actor
+from tests.networks.descriptions import mlp
 
 MLP_NETWORK = mlp()
 

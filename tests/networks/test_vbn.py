@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from es.model import initial_theta, layer_shapes, make_actor, make_module, unflatten
-from es.networks.convlstm import ConvLSTM
-from tests.networks import convlstm
+from es.model import ConvLSTM, initial_theta, layer_shapes, make_module, unflatten
+from es.networks import make_actor
+from tests.networks.descriptions import convlstm
 
 
 def virtually_normalized(module, reference, image):

@@ -1,5 +1,6 @@
 """What MuJoCo draws, and with what."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from es.errors import UsageError
 from es.rendering import mujoco
 from es.rendering.show_frames import make_drawn
 from es.rendering.video import CAPTION_HEIGHT
-from tests.test_video import decoded
+from tests.rendering.test_video import decoded
 
 
 def test_mujoco_is_drawn_without_a_display(program, monkeypatch):
@@ -40,12 +41,12 @@ def test_mujoco_is_drawn_without_a_display(program, monkeypatch):
 )
 def test_a_mujoco_body_stays_in_the_picture_unless_a_camera_is_chosen(chosen, stays):
     """40 m are 30 times what the floor's pattern takes to come again."""
-    game = describe_env("HalfCheetah-v5", ["width=120", "height=120", *chosen])
+    described = describe_env("HalfCheetah-v5", ["width=120", "height=120", *chosen])
     try:
-        env = make_drawn(game, "")
+        env = make_drawn(partial(make_env, described, "rgb_array"), described["kwargs"], "")
     except UsageError as error:
         pytest.skip(str(error))
-    plain = make_env(game, "rgb_array")
+    plain = make_env(described, "rgb_array")
 
     def differing_from(other):
         return np.mean(np.abs(np.asarray(env.render(), int) - other) > 20)

@@ -7,7 +7,7 @@ from es.reports.live_display import Display, needs_ascii
 from es.reports.record import COLUMNS
 from es.reports.terminal import Console
 from tests.records import record
-from tests.test_live import COURSE
+from tests.reports.test_live_view import COURSE
 
 
 class Terminal(io.StringIO):

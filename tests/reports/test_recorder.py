@@ -14,7 +14,7 @@ from es.reports.helper import HelperProcess
 from es.reports.tensorboard import EventFile
 from es.runs.directory import open_existing
 from tests.conftest import ROOT, RUN, all_gone, read, run_python, wait_until
-from tests.test_video import decoded, differing
+from tests.rendering.test_video import decoded, differing
 
 
 def test_videos_are_made_in_training_and_those_that_a_killed_run_has_left(program):

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from es.runs.checkpoint import load, save
+from tests.config.test_options import learned
 from tests.conftest import read, run_python, same
-from tests.damage import BOMBS, KINDS, OWNED, damaged, with_pickle
-from tests.test_options import learned
+from tests.runs.damage import BOMBS, KINDS, OWNED, damaged, with_pickle
 
 BAD_STEP: Any = {"state": {0: {"step": torch.tensor(-1.0)}}}
 DAMAGE: dict[str, list[Any]] = {

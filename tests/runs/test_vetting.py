@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from es.runs.vetting import UnfitError, vetted
-from tests.damage import BOMBS, packed, rezipped, with_pickle
+from tests.runs.damage import BOMBS, packed, rezipped, with_pickle
 
 GOOD = packed({"a": torch.arange(6.0).reshape(2, 3), "b": [1, (2.5, None)], "c": torch.zeros(())})
 ONE = packed({"a": torch.arange(6.0).reshape(2, 3)})

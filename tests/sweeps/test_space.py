@@ -9,7 +9,7 @@ from es import sweep
 from es.config import Config
 from es.errors import UsageError
 from es.sweeps.space import Choices, Range, Space, fitted, read_space, settings
-from tests.sweeps import CARTPOLE, LR, run, space
+from tests.sweeps.common import CARTPOLE, LR, run, space
 
 
 def test_a_space_is_read():

@@ -17,7 +17,7 @@ from es.rollouts.processes import CORES
 from es.sweeps.space import Choices
 from es.sweeps.study import FRAMES, opened
 from tests.conftest import ROOT, all_gone, descendants, has_rows, read, rows, wait_until
-from tests.sweeps import CARTPOLE, FAILING, LONG, LR, PATIENT, bad_base, run, space, study, table
+from tests.sweeps.common import CARTPOLE, FAILING, LONG, LR, PATIENT, bad_base, run, space, study, table
 
 stop = getattr(forkserver, "_forkserver")._stop  # noqa: B009 (which no type is declared for)
 

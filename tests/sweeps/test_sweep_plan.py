@@ -13,7 +13,7 @@ from es import sweep
 from es.rollouts.processes import CORES
 from es.sweeps.space import Choices
 from es.sweeps.study import FRAMES, opened
-from tests.sweeps import CARTPOLE, LR, bad_base, run, space
+from tests.sweeps.common import CARTPOLE, LR, bad_base, run, space
 
 
 @pytest.fixture

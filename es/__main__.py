@@ -1,0 +1,28 @@
+"""The program `es`, or `python -m es`: the trainer, `es compare` and `es sweep`."""
+
+import signal
+import sys
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it is handled: no traceback
+
+
+def run() -> int:
+    """Run the command line; return the exit status."""
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the script's folder, or the one it is started in: searched last
+    words = sys.argv[1:]
+    if words[:1] == ["compare"]:
+        from es.compare import main as compare
+
+        return compare(words[1:])
+    if words[:1] == ["sweep"]:
+        from es.sweep import main as sweep
+
+        return sweep(words[1:])
+    from es.main import main
+
+    return main(words)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,33 @@
+"""The tuned settings that come with the program: one TOML file for each environment."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent
+# Installed, they lie in the package; in a checkout, beside it.
+CONFIGS = next(f for f in (PACKAGE / "configs", PACKAGE.parent / "configs") if f.is_dir())
+
+
+def find(name: str) -> str:
+    """Return the path of a settings file: `name`, or what is shipped as `name` or `name`.toml."""
+    if not Path(name).exists() and Path(name).name == name:
+        for shipped in (CONFIGS / name, CONFIGS / f"{name}.toml"):
+            if shipped.is_file():
+                return str(shipped)
+    return name
+
+
+def tuned_settings() -> dict[str, list[str]]:
+    """Return the shipped files by the environment that they are for, and by their own name."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(CONFIGS.glob("*.toml")):
+        try:
+            settings = tomllib.loads(path.read_text())
+        except (OSError, ValueError):  # a file of the user's own, who will learn when it is used
+            continue
+        name = str(settings.get("env-name", settings.get("env_name")))
+        for key in {name, path.stem}:  # which may be registered as well
+            found.setdefault(key, []).append(f"configs/{path.name}")
+    return found
