@@ -8,7 +8,8 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it is handled: no traceback
 
 from es.main import main
+from es.program import search_last
 
 if __name__ == "__main__":
-    del sys.path[0]  # this folder, whose envs.py and model.py would hide yours
+    search_last()
     sys.exit(main(sys.argv[1:]))

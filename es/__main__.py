@@ -1,15 +1,20 @@
 """The program `es`, or `python -m es`: the trainer, `es compare` and `es sweep`."""
 
-import signal
 import sys
 
+if not sys.flags.safe_path:
+    del sys.path[0]  # the script's folder, or the one it is started in, which is searched last
+
+import signal
+
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it is handled: no traceback
+
+from es.program import search_last
 
 
 def run() -> int:
     """Run the command line; return the exit status."""
-    if not sys.flags.safe_path:
-        del sys.path[0]  # the script's folder, or the one it is started in: searched last
+    search_last()
     words = sys.argv[1:]
     if words[:1] == ["compare"]:
         from es.compare import main as compare

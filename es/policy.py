@@ -109,11 +109,11 @@ def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, 
         noop_max=config.noop_max,
         sticky_actions=config.sticky_actions,
     )
-    if ours and ours.environment != described:
-        if not differing(config, ours, SETTINGS_OF_ENVIRONMENT):
-            raise UsageError(
-                f"--restore {config.restore}: is damaged (its environment is not its settings')"
-            )
+    changed = ours and ours.environment != described
+    if changed and not differing(config, ours, SETTINGS_OF_ENVIRONMENT):
+        raise UsageError(
+            f"--restore {config.restore}: is damaged (its environment is not its settings')"
+        )
     return described
 
 

@@ -15,23 +15,23 @@ from es.interrupts import Interrupts
 
 FOR_WORKERS = ("es.policy", "es.environments.preload")  # modules that all workers need
 PROJECT = Path(__file__).resolve().parent.parent  # the folder that holds the package
+IN_CHECKOUT = PROJECT.name not in ("site-packages", "dist-packages")
 
 
 def search_last() -> None:
-    """Have the folder that this is started in searched for modules, behind everything installed.
+    """Have the folder that this is started in searched for modules behind everything installed.
 
     So `--env-name my_module:MyEnv-v0` finds one there, and a `random.py` there hides none. A
-    checkout's own folder comes last, since its doors have names as common as `model` and `envs`.
+    checkout's folder is not searched: the names of its doors, `model` and `envs`, are common ones.
     """
+    if IN_CHECKOUT:
+        sys.path[:] = [folder for folder in sys.path if folder != str(PROJECT)]
     with contextlib.suppress(OSError):  # the folder is gone
-        for folder in (os.getcwd(), str(PROJECT)):
-            if folder not in sys.path:
-                sys.path.append(folder)
+        sys.path.append(os.getcwd())
 
 
 def execute(run: Callable[[Interrupts], int]) -> int:
     """Run a program, which may raise RunError; return the exit status."""
-    search_last()
     if sys.stdout is None:  # closed by whoever started the program
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the program runs)
     for stream in (sys.stdout, sys.stderr):

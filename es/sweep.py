@@ -28,7 +28,7 @@ from es.config.validation import require, validate
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
 from es.program import execute
-from es.rollouts.processes import CORES, PRELOAD, cores, limit_threads, start_forkserver, variable
+from es.rollouts.processes import CORES, PRELOAD, cores, limit_threads, start_forkserver, variables
 from es.sweeps.space import fitted, read_space
 
 if TYPE_CHECKING:  # trials import this file: nothing heavy may come with it
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # trials import this file: nothing heavy may come with it
     from es.sweeps.study import Sweep
 
 
-SHIPPED = Path(__file__).resolve().with_name("sweep.toml")
+SHIPPED = Path(__file__).resolve().parent / "sweeps" / "sweep.toml"
 BUDGETS = ("max_frames", "max_minutes", "max_gradient_updates")
 # Settings of the trainer that make no sense for many runs.
 REFUSED = (
@@ -142,7 +142,7 @@ def prepare(argv: Sequence[str]) -> Sweep:
             file=sys.stderr,
         )
     os.environ[PRELOAD] = base.env_name
-    with variable(CORES, str(max(1, cores() // jobs))):  # of which a trial's master uses as many
+    with variables({CORES: str(max(1, cores() // jobs))}):  # of which a trial's master uses as many
         start_forkserver(["es.sweeps.preload"])  # beside this process's own imports
     from es.policy import describe
     from es.sweeps.study import Sweep

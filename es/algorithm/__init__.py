@@ -1,0 +1,1 @@
+"""The algorithm, which knows no processes: ask for perturbations, shape returns, take the step."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from es.errors import UsageError
+from es.program import PROJECT
 from es.rollouts.processes import ONE_THREAD
 
 AUTO, LOCAL = "auto", "local"
-PROJECT = Path(__file__).resolve().parent.parent.parent
 # What may lie in the project's folder and is no code; what git ignores is left out anyway.
 NOT_SENT = ["*.pth", "/checkpoints/", "/benchmarks/", ".*/"]
 CONNECT_SECONDS = 5.0

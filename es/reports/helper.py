@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from es.rollouts.processes import python_path
+from es.rollouts.processes import importing_variables
 
 END = b"end\n"  # the last line
 
@@ -66,7 +66,7 @@ class HelperProcess:
             errors = stack.enter_context(self._errors.open("ab")) if self._errors else None
             return subprocess.Popen(
                 self._command,
-                env=os.environ | {"PYTHONPATH": python_path()},
+                env=os.environ | importing_variables(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=errors or subprocess.DEVNULL,

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import psutil
 
 from es.errors import UsageError, in_one_line
-from es.rollouts.processes import python_path
+from es.rollouts.processes import importing_variables
 
 PROJECT = "evolution-strategies"
 MOST_WAITING = 2**26  # bytes that the process has not taken yet
@@ -49,7 +49,8 @@ class WandbReporter:
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "es.reports.wandb_process"],
             env={"WANDB_PROJECT": PROJECT, **os.environ, "WANDB_SILENT": "true"}
-            | {"PYTHONPATH": python_path(), "TMPDIR": self._temporary.name},
+            | importing_variables()
+            | {"TMPDIR": self._temporary.name},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

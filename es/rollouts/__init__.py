@@ -1,1 +1,1 @@
-"""Pools of worker processes on this machine, and what starts and limits those processes."""
+"""Episodes: tasks and results, the one loop that plays them, the pool of worker processes."""

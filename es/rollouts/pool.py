@@ -9,7 +9,6 @@ takes the next task out of a queue by itself.
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import selectors
 import time
 from collections import Counter
@@ -17,6 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
+import torch
+from torch import multiprocessing
 
 from es.errors import RunError
 from es.rollouts.interface import FAILURES, Progress, counted, failed
@@ -56,7 +57,7 @@ class WorkerPool:
         self._queue = TaskQueue(context)
         self._shared = Shared(
             self._queue.reader,
-            context.RawArray(ctypes.c_float, size),
+            torch.zeros(size).share_memory_(),
             context.RawValue(ctypes.c_double),
             context.RawArray(ctypes.c_double, 2 * inputs),
             context.RawArray(ctypes.c_longlong, [IDLE] * count),

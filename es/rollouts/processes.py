@@ -8,12 +8,12 @@ import resource
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from multiprocessing import connection
-from pathlib import Path
 
 from es.errors import UsageError
+from es.program import IN_CHECKOUT, PROJECT
 
 OPEN_FILES = 8192  # enough for two thousand workers, and less than any system's ceiling
 CORES = "ES_CORES"  # the variable that says how many cores are to be used, where not all are
@@ -71,7 +71,7 @@ def for_helpers() -> Iterator[None]:
     """
     from multiprocessing import resource_tracker
 
-    with importable(), warnings.catch_warnings():
+    with variables(importing_variables()), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the resource tracker was killed, and is relaunched
         resource_tracker.ensure_running()  # first, since it lets go of the signals held here
         with _terminal_signals_held():
@@ -105,33 +105,31 @@ def allow_open_files(wanted: int) -> None:
         ) from error
 
 
-def python_path() -> str:
-    """PYTHONPATH with the project's folder before what is on it."""
-    folder = str(Path(__file__).resolve().parent.parent.parent)
-    return os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+def importing_variables() -> dict[str, str]:
+    """Return the variables with which a new interpreter finds this package.
+
+    The fork server does not take over sys.path: without them nothing is preloaded, silently, and
+    every worker imports everything by itself. The folder that the program was started in is not
+    searched first, as it would be: whatever is called like a standard module there would be run.
+    """
+    folders = [str(PROJECT)] if IN_CHECKOUT else []
+    path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
+    return {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
 @contextmanager
-def variable(name: str, value: str) -> Iterator[None]:
-    """An environment variable has the value in here, and afterwards what it had before."""
-    before = os.environ.get(name)
-    os.environ[name] = value
+def variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Give environment variables these values in here, and restore what they had before."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
-
-
-def importable() -> AbstractContextManager[None]:
-    """The project's folder on PYTHONPATH: the fork server does not take over sys.path.
-
-    Without it nothing is preloaded when the program is started from another folder, silently, and
-    every worker imports everything by itself.
-    """
-    return variable("PYTHONPATH", python_path())
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from multiprocessing import connection
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from es.rollouts.processes import TERMINAL_SIGNALS, end_with_parent
 from es.rollouts.queue import take
@@ -39,25 +40,24 @@ class Done(NamedTuple):
 class Shared(NamedTuple):
     """What the master and all workers share.
 
-    tasks: the end of the queue to read. theta: (P,) floats, sigma and statistics: (2 * inputs,)
-    doubles, the snapshot of the moment. playing: for each worker the index of the task that it
-    plays, or IDLE. since: when it began to, as of time.monotonic.
+    tasks: the end of the queue to read. theta: (P,) float32 in shared memory, sigma and statistics:
+    (2 * inputs,) doubles, the snapshot of the moment. playing: for each worker the index of the
+    task that it plays, or IDLE. since: when it began to, as of time.monotonic.
     """
 
     tasks: connection.Connection
-    theta: Any
+    theta: torch.Tensor
     sigma: Any
     statistics: Any
     playing: Any
     since: Any
 
     def snapshot(self) -> Snapshot:
-        """The snapshot whose arrays lie in the shared memory."""
+        """Return the snapshot whose arrays lie in the shared memory."""
         statistics = None
         if len(self.statistics):
             statistics = np.frombuffer(memoryview(self.statistics)).reshape(2, -1)
-        theta = np.frombuffer(memoryview(self.theta), dtype=np.float32)
-        return Snapshot(theta, self.sigma.value, statistics)
+        return Snapshot(self.theta.numpy(), self.sigma.value, statistics)
 
 
 def work(results: connection.Connection, recipe: Recipe, shared: Shared, number: int) -> None:

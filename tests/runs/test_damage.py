@@ -81,7 +81,8 @@ def test_a_damaged_file_is_one_line_or_is_loaded_as_what_it_says(program, kind):
 def test_what_would_fill_the_memory_or_never_end_is_refused_at_once(tmp_path):
     """In a process of its own: it has little memory, and a time limit."""
     program = (
-        "import resource, sys; from es.runs.checkpoint import load; from es.errors import UsageError\n"
+        "import resource, sys; from es.errors import UsageError\n"
+        "from es.runs.checkpoint import load\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34))\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (40, 40))\n"
         "for name in {names}:\n"
