@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from es.cluster.packing import Integers, Packed, pack_results, unpack_tasks
 from es.errors import TaskError
 from es.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
+from es.program import search_last
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import start_forkserver
 from es.rollouts.rollout import Result, Snapshot
@@ -54,6 +55,7 @@ class Agent:
     ) -> None:
         # Or every worker process would run the actor's main program, and import Ray.
         vars(sys.modules["__main__"]).pop("__file__", None)
+        search_last()
         start_forkserver(preload)
         self._said: list[str] = []
         self._workers = workers

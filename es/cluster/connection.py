@@ -17,7 +17,7 @@ from es.program import PROJECT
 from es.rollouts.processes import ONE_THREAD
 
 AUTO, LOCAL = "auto", "local"
-# What may lie in the project's folder and is no code; what git ignores is left out anyway.
+# What may lie in the folder and is no code; what git ignores is left out anyway.
 NOT_SENT = ["*.pth", "/checkpoints/", "/benchmarks/", ".*/"]
 CONNECT_SECONDS = 5.0
 LONGEST = 300  # characters of what Ray says
@@ -53,7 +53,9 @@ class Connection:
             own |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
             own["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         else:
-            sent |= {"working_dir": str(PROJECT), "excludes": [*NOT_SENT, *no_code(PROJECT)]}
+            here = Path.cwd()  # where an environment of the user's own may lie
+            sent |= {"py_modules": [str(PROJECT / "es")], "working_dir": str(here)}
+            sent["excludes"] = [*NOT_SENT, *no_code(here)]
             # Or Ray would end this process a minute after the head node does not answer.
             own["RAY_gcs_rpc_server_reconnect_timeout_s"] = "1000000"
         os.environ.update(own)
@@ -78,7 +80,7 @@ class Connection:
 
 
 def no_code(project: Path) -> list[str]:
-    """The folders of virtual environments and runs in the project's, as patterns."""
+    """Return the folders of virtual environments and runs in a folder, as patterns."""
     found = []
     for folder, subfolders, files in os.walk(project):
         if {"pyvenv.cfg", "progress.csv"} & {*files}:
