@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from es.algorithm.normalizer import Normalizer
-from es.algorithm.population import put_together
+from es.algorithm.population import group_by_perturbation
 from es.algorithm.strategy import Strategy
 from es.cluster.agent import Report
-from es.cluster.connection import LOCAL, Connection
+from es.cluster.connection import LOCAL
 from es.cluster.packing import Integers, pack_results, pack_tasks, unpack_tasks
 from es.config import Config, sources
 from es.model import unflatten
@@ -87,7 +87,7 @@ def measure(arguments: list[str], episodes: int) -> Costs:
         results[i % len(results)]._replace(index=i, episode_return=i * 0.1)
         for i in range(POPULATION + 1)
     ]
-    batch = put_together(many, 1)
+    batch = group_by_perturbation(many, 1)
     inputs = [setup.normalized_inputs] * CONNECTIONS
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as processes:
         measured = processes.map(message_costs, inputs, chunksize=1)
@@ -109,7 +109,7 @@ def measure(arguments: list[str], episodes: int) -> Costs:
         draw=median_seconds(lambda: draw(1, noise), 50),
         add=median_seconds(lambda: np.add(noise, theta, out=noise), 50),
         ask=median_seconds(lambda: training_tasks(1, 1, strategy.ask(), cap)),
-        batch=median_seconds(lambda: describe_batch(put_together(many, 1))),
+        batch=median_seconds(lambda: describe_batch(group_by_perturbation(many, 1))),
         merge=median_seconds(lambda: Normalizer(setup.normalized_inputs).merge(many))
         if normalizer
         else 0.0,
@@ -144,7 +144,7 @@ class Echo:
 def message_costs(inputs: int) -> tuple[float, float]:
     """What a message and a task in it cost the master, of its processor's time."""
     folder = tempfile.mkdtemp(prefix="ray-")
-    connection = Connection(LOCAL, folder)
+    connection = RayConnection(LOCAL, folder)
     try:
         connection.connect(cpus=1, variables={})
         import ray

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from es.config import Config, sources
-from es.environments.first_step import probe
+from es.environments.first_step import check_first_step
 from es.environments.observations import View
 from es.environments.spaces import describe_actions
 from es.environments.vbn_batch import gather_frames
@@ -39,7 +39,7 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
     ours = restored if isinstance(restored, Checkpoint) else None
     environment = _describe_environment(config, ours)
     env = make_env(environment)
-    probe(env, config.env_name)
+    check_first_step(env, config.env_name)
     shape = env.observation_space.shape or ()
     actions = _describe_actions(config, describe_actions(env.action_space, config.env_name))
     env.close()
@@ -109,8 +109,11 @@ def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, 
         noop_max=config.noop_max,
         sticky_actions=config.sticky_actions,
     )
-    changed = ours and ours.environment != described
-    if changed and not differing(config, ours, SETTINGS_OF_ENVIRONMENT):
+    if (
+        ours
+        and ours.environment != described
+        and not differing(config, ours, SETTINGS_OF_ENVIRONMENT)
+    ):
         raise UsageError(
             f"--restore {config.restore}: is damaged (its environment is not its settings')"
         )

@@ -23,7 +23,7 @@ from es.envs import make_env
 from es.errors import RunError, UsageError
 from es.interrupts import Interrupted, Interrupts
 from es.policy import describe
-from es.rendering.show_frames import Watched, frames_per_second, make_drawn
+from es.rendering.show_frames import ShowFrames, frames_per_second, make_drawn
 from es.rendering.video import Video
 from es.rendering.window import Window, WindowClosed
 from es.rollouts.interface import counted
@@ -172,13 +172,13 @@ def _make(
     )
     speed = frames_per_second(drawn, environment["frame_skip"])
     if config.video is None:
-        return Watched(drawn, Window(config.env_name, speed), "--test"), None
+        return ShowFrames(drawn, Window(config.env_name, speed), "--test"), None
     path = Path(config.video)
     if several:
         path = path.with_stem(f"{path.stem}-{Path(config.restore).stem}")
     title = config.env_name if update is None else f"{config.env_name}   update {update}"
     video = Video(path, speed, title)
-    return Watched(drawn, video, "--video"), video
+    return ShowFrames(drawn, video, "--video"), video
 
 
 def _count(config: Config) -> int | None:

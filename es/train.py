@@ -15,7 +15,7 @@ from functools import partial
 import torch
 
 from es.algorithm.episode_limit import adaptive_cap, variable_cap
-from es.algorithm.population import Batch, mean_and_std, put_together
+from es.algorithm.population import Population, group_by_perturbation, mean_and_std
 from es.config import Config
 from es.envs import make_env
 from es.errors import ClusterError, RunError
@@ -124,7 +124,7 @@ class Trainer:
         )
         results = self._play(tasks, f"update {self.counters.update + 1}")
         with self._naming_environment():
-            batch = put_together(results, episodes, config.reward_shift)
+            batch = group_by_perturbation(results, episodes, config.reward_shift)
         score = batch.unperturbed
         files: dict[str, Checkpoint] = {}
         film: Checkpoint | None = None
@@ -227,7 +227,7 @@ class Trainer:
         self.counters = self.counters._replace(best_score=score)
         return True
 
-    def _count(self, batch: Batch) -> None:
+    def _count(self, batch: Population) -> None:
         counters, lengths = self.counters, batch.lengths
         episodes, frames = counters.episodes + len(lengths), counters.frames + sum(lengths)
         cap, most = counters.max_episode_length, self.config.max_episode_length
@@ -259,7 +259,7 @@ class Trainer:
             reference=None if reference is None else torch.from_numpy(reference),
         )
 
-    def _record(self, batch: Batch, lr: float, sigma: float, norm: float) -> Record:
+    def _record(self, batch: Population, lr: float, sigma: float, norm: float) -> Record:
         now, counters = time.monotonic(), self.counters
         speed = self._steps / (now - self._reported)
         self._reported, self._steps = now, 0

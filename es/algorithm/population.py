@@ -13,7 +13,7 @@ from es.errors import RunError
 from es.rollouts.rollout import Result
 
 
-class Batch(NamedTuple):
+class Population(NamedTuple):
     """What the n perturbations of an update came to.
 
     returns: (n,), each the mean of a perturbation's episodes. fitness: (n,), the same with every
@@ -27,7 +27,9 @@ class Batch(NamedTuple):
     unperturbed: float
 
 
-def put_together(results: Sequence[Result], episodes: int, reward_shift: float = 0.0) -> Batch:
+def group_by_perturbation(
+    results: Sequence[Result], episodes: int, reward_shift: float = 0.0
+) -> Population:
     """The results of `training_tasks`, of so many episodes each.
 
     reward_shift: is subtracted from the reward of every step. Raises RunError where no
@@ -40,7 +42,7 @@ def put_together(results: Sequence[Result], episodes: int, reward_shift: float =
     if not np.isfinite(fitness[:-1]).any():
         raise RunError(f"none of {len(means) - 1} returns is a finite number: {means[0]}, ...")
     lengths = steps[:-1].reshape(-1).tolist()
-    return Batch(means[:-1], _ranked_last(fitness[:-1]), lengths, float(means[-1]))
+    return Population(means[:-1], _ranked_last(fitness[:-1]), lengths, float(means[-1]))
 
 
 def mean_and_std(returns: Sequence[float]) -> tuple[float, float]:

@@ -118,8 +118,8 @@ class Strategy:
         a fixed order; what has no weight, such as a pair of equal utilities, costs nothing.
         """
         weights, count = self._weights(np.asarray(returns, dtype=np.float64))
-        told = [pair for pair in zip(self._seeds(), weights, strict=True) if pair[1] != 0]
-        gradient = self._sum_noise(told, self.theta.size, self._param_fraction)
+        weighted_seeds = [pair for pair in zip(self._seeds(), weights, strict=True) if pair[1] != 0]
+        gradient = self._sum_noise(weighted_seeds, self.theta.size, self._param_fraction)
         gradient *= np.float32(1 / (count * self.sigma * self._param_fraction))
         return gradient
 

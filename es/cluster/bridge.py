@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from multiprocessing import connection
 from typing import TYPE_CHECKING
 
-from es.cluster.connection import Connection
+from es.cluster.connection import RayConnection
 from es.cluster.messages import Broken, Connected, Failed, Order, Play, Played, Said, Sum, Summed
 from es.cluster.packing import unpack_tasks
 from es.errors import RunError
@@ -43,7 +43,7 @@ def serve(
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
-    ray = Connection(address, folder)
+    ray = RayConnection(address, folder)
     threading.Thread(target=_end_with_master, args=(ray,), daemon=True).start()
     try:
         ray.connect(cpus=cpus, variables=variables)
@@ -77,7 +77,7 @@ def _answer(link: connection.Connection, dispatcher: Dispatcher) -> None:
             link.send(Played(results, dispatcher.status))
 
 
-def _end_with_master(ray: Connection) -> None:
+def _end_with_master(ray: RayConnection) -> None:
     """Ends this process when the master is gone, however it went."""
     master = multiprocessing.parent_process()
     assert master is not None

@@ -23,7 +23,7 @@ CONNECT_SECONDS = 5.0
 LONGEST = 300  # characters of what Ray says
 
 
-class Connection:
+class RayConnection:
     """The cluster at `address`, or a Ray on this machine, whose files are in `folder`.
 
     It sets variables of Ray's own, so it wants a process to itself.

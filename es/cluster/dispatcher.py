@@ -18,7 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from es.cluster.agent import Agent
 from es.cluster.messages import Order, Status, sum_seconds
-from es.cluster.nodes import Lost, Member, Node, Roster
+from es.cluster.nodes import LostNode, Member, Node, Nodes
 from es.cluster.packing import Packed, pack_tasks
 from es.cluster.sharing import share
 from es.errors import TaskError, in_one_line
@@ -48,13 +48,13 @@ class Dispatcher:
             )
             return options.remote(order.recipe, count, order.preload, settings)
 
-        self._roster = Roster(start, timeout=order.patience, say=say)
-        self._roster.refresh()
+        self._nodes = Nodes(start, timeout=order.patience, say=say)
+        self._nodes.refresh()
 
     @property
     def status(self) -> Status:
         """That of the moment."""
-        ready = self._roster.ready
+        ready = self._nodes.ready
         workers = sum(member.workers for member in ready)
         return Status(len(ready), workers, sum(len(m.tasks) for m in ready), self._again)
 
@@ -64,19 +64,19 @@ class Dispatcher:
         Raises RunError when an episode cannot be played, or no worker is left for long.
         """
         self._batch += 1
-        self._roster.begin()
+        self._nodes.begin()
         failed: set[int] = set()
         reference = ray.put(snapshot)
         waiting, left = deque(tasks), len(tasks)
         while left:
-            self._roster.refresh()
-            for member in self._roster.ready:
+            self._nodes.refresh()
+            for member in self._nodes.ready:
                 if member.call is None:
                     self._hand_out(member, waiting, reference)
             results: list[Packed] = []
-            for answer in self._roster.answers(PATIENCE_SECONDS):
+            for answer in self._nodes.answers(PATIENCE_SECONDS):
                 lost = answer
-                if not isinstance(answer, Lost):
+                if not isinstance(answer, LostNode):
                     member, report = answer
                     for line in report.said:
                         self._say(f"Node {member.node.name}: {line}")
@@ -87,18 +87,18 @@ class Dispatcher:
                     if not report.failure:
                         continue
                     # It may be the node's fault, such as too little memory: another one tries it.
-                    if report.failed in failed or len(self._roster.ready) == 1:
+                    if report.failed in failed or len(self._nodes.ready) == 1:
                         raise TaskError(report.failure)
                     failed.add(report.failed)
-                    lost = self._roster.bury(member, in_one_line(report.failure.splitlines()[0]))
-                assert isinstance(lost, Lost)
+                    lost = self._nodes.drop(member, in_one_line(report.failure.splitlines()[0]))
+                assert isinstance(lost, LostNode)
                 self._again += len(lost.tasks)
                 waiting.extendleft(reversed(lost.tasks))
             yield results
 
     def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
         """`noise.weighted_sum`, to the bit, by the nodes."""
-        members = [member for member in self._roster.ready if member.call is None]
+        members = [member for member in self._nodes.ready if member.call is None]
         if not members:
             return self._sum_here(weights, size, fraction)
         span = FAN * LEAF  # of a branch, which a node sums by itself
@@ -125,11 +125,11 @@ class Dispatcher:
 
     def close(self) -> None:
         """Ends all agents."""
-        self._roster.close()
+        self._nodes.close()
 
     def _hand_out(self, member: Member, waiting: deque[Task], reference: ray.ObjectRef) -> None:
         """Gives a node its next tasks, if there are any for it, and asks for a report."""
-        ready = self._roster.ready
+        ready = self._nodes.ready
         idle = sum(max(0, each.workers - len(each.tasks)) for each in ready)
         total = sum(each.workers for each in ready)
         count, rest = share(len(waiting), member.workers, len(member.tasks), idle, total)

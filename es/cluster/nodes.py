@@ -46,18 +46,18 @@ class Member:
         self.ask(agent.arrive)
 
     def ask(self, method: Any, *arguments: Any) -> None:
-        """Has the agent do something, about which `Roster.answers` then tells."""
+        """Has the agent do something, about which `Nodes.answers` then tells."""
         self.call, self.called = method.remote(*arguments), time.monotonic()
 
 
-class Lost(NamedTuple):
+class LostNode(NamedTuple):
     """An agent that is no more; its tasks are to be played elsewhere."""
 
     member: Member
     tasks: list[Task]
 
 
-class Roster:
+class Nodes:
     """All agents. Nodes are looked for in a thread, since the head node may not answer.
 
     start: starts a node's agent. timeout: seconds without any worker that are too many. say: shows
@@ -104,13 +104,13 @@ class Roster:
                 f"no worker for {self._timeout:g} s (--ray-timeout); {self._cause or unknown}"
             )
 
-    def answers(self, patience: float) -> list[tuple[Member, Report] | Lost]:
+    def answers(self, patience: float) -> list[tuple[Member, Report] | LostNode]:
         """What agents report, and who is lost; waits so many seconds at most."""
         calls = {member.call: member for member in self.members.values() if member.call}
         if not calls:
             time.sleep(min(patience, WATCH_SECONDS))
             return []
-        answers: list[tuple[Member, Report] | Lost] = []
+        answers: list[tuple[Member, Report] | LostNode] = []
         first, others = ray.wait([*calls], timeout=patience)
         done = first + (ray.wait(others, num_returns=len(others), timeout=0)[0] if others else [])
         for call in done:
@@ -119,7 +119,7 @@ class Roster:
             try:
                 answer = ray.get(call)
             except RayError as error:
-                answers.append(self.bury(member, in_short(error), news=raised(error)))
+                answers.append(self.drop(member, in_short(error), news=raised(error)))
                 continue
             if isinstance(answer, Arrival):
                 self._welcome(member, answer)
@@ -129,7 +129,7 @@ class Roster:
         silent = time.monotonic() - SILENT_SECONDS
         for member in self.ready:
             if member.call and member.called < silent:
-                answers.append(self.bury(member, "it does not answer"))
+                answers.append(self.drop(member, "it does not answer"))
         return answers
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Roster:
                 "may differ in the last digits."
             )
 
-    def bury(self, member: Member, cause: str, *, news: bool = False) -> Lost:
+    def drop(self, member: Member, cause: str, *, news: bool = False) -> LostNode:
         """Ends an agent, whose node is tried again later.
 
         news: whether the user is to know of it though the agent has not played yet.
@@ -177,7 +177,7 @@ class Roster:
             self._say(f"Node {node.name} is lost ({cause}): {episodes} to be played again.")
         elif news:
             self._say_once(f"Node {node.name} cannot take part ({cause}).")
-        return Lost(member, tasks)
+        return LostNode(member, tasks)
 
     def _say_once(self, line: str) -> None:
         if line not in self._said:

@@ -11,7 +11,7 @@ import numpy as np
 from es.errors import UsageError
 
 
-def probe(env: gymnasium.Env, name: str) -> None:
+def check_first_step(env: gymnasium.Env, name: str) -> None:
     """Begins an episode and plays a random step; raises UsageError where that cannot be done.
 
     Arguments that make no sense often show here only, and better than in the middle of a run.

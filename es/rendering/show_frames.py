@@ -36,7 +36,7 @@ class Viewer(Protocol):
         """There are no more."""
 
 
-class Watched(gymnasium.Wrapper):
+class ShowFrames(gymnasium.Wrapper):
     """Shows a viewer every picture of an environment that renders to arrays.
 
     Raises UsageError, naming `flag`, where there are no pictures.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from es.algorithm.population import Batch
+from es.algorithm.population import Population
 
 
 class Record(NamedTuple):
@@ -40,7 +40,7 @@ class Record(NamedTuple):
 COLUMNS = Record._fields
 
 
-def describe_batch(batch: Batch) -> dict[str, float]:
+def describe_batch(batch: Population) -> dict[str, float]:
     """A batch's part of a `Record`, by column."""
     returns = batch.returns[np.isfinite(batch.returns)]
     # One more than are better; a return that is no number is worse than all.

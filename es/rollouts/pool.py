@@ -26,7 +26,7 @@ from es.rollouts.processes import cores
 from es.rollouts.queue import TaskQueue
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task
 from es.rollouts.worker import IDLE, Done, Shared
-from es.rollouts.worker_processes import ATTEMPTS, Crew, Lost
+from es.rollouts.worker_processes import ATTEMPTS, LostWorker, WorkerProcesses
 
 GATHER_SECONDS = 0.004
 STALLED_SECONDS = 0.25  # without any message, after which a task that nobody plays is missed
@@ -64,7 +64,7 @@ class WorkerPool:
             context.RawArray(ctypes.c_double, count),
         )
         self._snapshot = self._shared.snapshot()
-        self._crew = Crew(context, recipe, self._shared)
+        self._processes = WorkerProcesses(context, recipe, self._shared)
         self._timeout, self._say = timeout, say
         self._batch = self._stillborn = self._count = self._finished = 0
         self._started = time.monotonic()
@@ -73,14 +73,14 @@ class WorkerPool:
         self._missed = False  # whether a worker was lost that may have taken a task unseen
         try:
             if workers is None and count > cores():
-                self._crew.start(0)
+                self._processes.start(0)
                 count = affordable(count, self.await_first(), say)
-            self._crew.prepare(count)
-            for number in range(len(self._crew.workers), count):
+            self._processes.prepare(count)
+            for number in range(len(self._processes.workers), count):
                 if not self._start(number):
                     say(f"{number} of {count} workers could be started: going on with these.")
                     break
-            self._count = len(self._crew.workers)
+            self._count = len(self._processes.workers)
         except BaseException:
             self.close()
             raise
@@ -88,15 +88,15 @@ class WorkerPool:
     @property
     def pids(self) -> list[int]:
         """The process ids of the workers."""
-        return [worker.process.pid for worker in self._crew.workers.values()]
+        return [worker.process.pid for worker in self._processes.workers.values()]
 
     def await_first(self) -> int:
         """Waits until a worker is ready to play: its process id. RunError where none comes up."""
-        workers = self._crew.workers
+        workers = self._processes.workers
         while not (ready := [worker for worker in workers.values() if worker.ready]):
-            for key, _ in self._crew.selector.select():
-                for message in self._crew.receive(key.data):
-                    if isinstance(message, Lost):
+            for key, _ in self._processes.selector.select():
+                for message in self._processes.receive(key.data):
+                    if isinstance(message, LostWorker):
                         self._replace(message, None)
         return ready[0].process.pid
 
@@ -126,7 +126,7 @@ class WorkerPool:
         self._batch += 1
         self._failures.clear()
         self._finished, self._started = 0, time.monotonic()
-        missing = set(range(self._count)) - set(self._crew.workers)
+        missing = set(range(self._count)) - set(self._processes.workers)
         if missing:  # one that was given up
             self._start(min(missing), attempts=1)
 
@@ -147,7 +147,7 @@ class WorkerPool:
         """
         messages, results = self._messages(patience), list[Result]()
         for message in messages:
-            if isinstance(message, Lost):
+            if isinstance(message, LostWorker):
                 self._play_again(message)
             # What is played again may come twice.
             elif message.batch == self._batch and message.result.index in self._tasks:
@@ -165,16 +165,18 @@ class WorkerPool:
 
     def describe(self) -> str:
         """The number of workers."""
-        return counted(len(self._crew.workers), "worker")
+        return counted(len(self._processes.workers), "worker")
 
     def close(self) -> None:
         """Ends all workers: a free one closes its environment first, a busy one is killed."""
         self._queue.close()
-        self._crew.close(busy={n for n, task in enumerate(self._shared.playing) if task != IDLE})
+        self._processes.close(
+            busy={n for n, task in enumerate(self._shared.playing) if task != IDLE}
+        )
 
     def _hand_out(self, tasks: Sequence[Task] = ()) -> None:
         """Fills the queue; the rest of the tasks follow when it has room again."""
-        selector = self._crew.selector
+        selector = self._processes.selector
         waits = self._queue.fileno() in selector.get_map()
         done = self._queue.put(self._batch, tasks)
         if not done and not waits:
@@ -182,25 +184,25 @@ class WorkerPool:
         elif done and waits:
             selector.unregister(self._queue)
 
-    def _messages(self, patience: float | None) -> list[Done | Lost]:
+    def _messages(self, patience: float | None) -> list[Done | LostWorker]:
         """What has come from the workers; it may be nothing, where something is to be watched."""
         often = (
             patience,
             STALLED_SECONDS if self._missed else None,
             min(1.0, self._timeout / 4) if self._timeout is not None else None,
         )
-        messages: list[Done | Lost] = []
+        messages: list[Done | LostWorker] = []
         limits = [seconds for seconds in often if seconds is not None]
-        for key, _ in self._crew.selector.select(min(limits, default=None)):
+        for key, _ in self._processes.selector.select(min(limits, default=None)):
             if key.data is None:
                 self._hand_out()
             else:
-                messages += self._crew.receive(key.data)
+                messages += self._processes.receive(key.data)
         if self._timeout is not None:
             self._end_hung(self._timeout)
         return messages
 
-    def _play_again(self, lost: Lost) -> None:
+    def _play_again(self, lost: LostWorker) -> None:
         """Has another worker play what a lost one was playing; RunError if that fails for good."""
         playing = self._shared.playing[lost.worker.number]
         task = self._tasks.get(playing)
@@ -215,16 +217,16 @@ class WorkerPool:
     def _start(self, number: int, attempts: int = ATTEMPTS) -> bool:
         """Starts a worker; where that is not possible, False, or RunError if there is no other."""
         try:
-            self._crew.start(number, attempts)
+            self._processes.start(number, attempts)
         except RunError:
-            if not self._crew.workers:
+            if not self._processes.workers:
                 raise
             return False
         return True
 
     def _end_hung(self, timeout: float) -> None:
         now = time.monotonic()
-        for number, worker in self._crew.workers.items():
+        for number, worker in self._processes.workers.items():
             if self._shared.playing[number] != IDLE and now - self._shared.since[number] > timeout:
                 worker.kill(f"was ended: its episode took over {timeout:g} s (--rollout-timeout)")
 
@@ -235,18 +237,18 @@ class WorkerPool:
         """
         return self._queue.empty() and all(task == IDLE for task in self._shared.playing)
 
-    def _replace(self, lost: Lost, task: Task | None) -> None:
+    def _replace(self, lost: LostWorker, task: Task | None) -> None:
         """Starts another worker, while that is of use; RunError where none comes up."""
-        number, crew = lost.worker.number, self._crew
+        number, processes = lost.worker.number, self._processes
         self._shared.playing[number] = IDLE
         self._missed |= task is None
         self._stillborn = 0 if lost.worker.ready else self._stillborn + 1
         given_up = self._stillborn >= FAILURES
-        if given_up and not any(worker.ready for worker in crew.workers.values()):
+        if given_up and not any(worker.ready for worker in processes.workers.values()):
             raise RunError(f"no worker can be started: the last one {lost.cause}{lost.traceback}")
         doing = (
             f"playing {task}" if task else "between episodes" if lost.worker.ready else "starting"
         )
         replaced = not given_up and self._start(number)
-        then = "replaced" if replaced else f"going on with {len(crew.workers)}"
+        then = "replaced" if replaced else f"going on with {len(processes.workers)}"
         self._say(f"Worker {number} {lost.cause} while {doing}: {then}.")

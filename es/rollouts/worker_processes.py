@@ -38,14 +38,14 @@ class Worker:
         self.killed_for = ""
 
     def kill(self, reason: str = "") -> None:
-        """Ends it at once. reason: what `Lost` then tells as the cause."""
+        """Ends it at once. reason: what `LostWorker` then tells as the cause."""
         self.killed_for = reason
         if self.handle is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 self.handle.kill()
 
 
-class Lost(NamedTuple):
+class LostWorker(NamedTuple):
     """A worker that is no more.
 
     cause: what happened, in words after "worker 3". traceback: its own, if any.
@@ -56,7 +56,7 @@ class Lost(NamedTuple):
     traceback: str = ""
 
 
-class Crew:
+class WorkerProcesses:
     """The workers, by number, and what they send. The context's fork server makes them."""
 
     def __init__(self, context: BaseContext, recipe: Recipe, shared: Shared) -> None:
@@ -81,20 +81,20 @@ class Crew:
         self.workers[number] = worker
         self.selector.register(worker.connection, selectors.EVENT_READ, worker)
 
-    def receive(self, worker: Worker) -> list[Done | Lost]:
+    def receive(self, worker: Worker) -> list[Done | LostWorker]:
         """What has come from a worker, one message at least; if it is lost, that is the last."""
-        messages: list[Done | Lost] = []
+        messages: list[Done | LostWorker] = []
         more = True
         while more:
             try:
                 message: Done | Ready | Failure = worker.connection.recv()
                 more = worker.connection.poll()
             except (EOFError, OSError):
-                return [*messages, self._bury(worker, self._cause(worker))]
+                return [*messages, self._drop(worker, self._cause(worker))]
             if isinstance(message, Failure):
                 last_line = message.traceback.splitlines()[-1]
                 cause = f"failed ({last_line})"
-                return [*messages, self._bury(worker, cause, f":\n{message.traceback}")]
+                return [*messages, self._drop(worker, cause, f":\n{message.traceback}")]
             if isinstance(message, Ready):
                 worker.ready = True
             else:
@@ -129,13 +129,13 @@ class Crew:
         finally:
             theirs.close()
 
-    def _bury(self, worker: Worker, cause: str, traceback: str = "") -> Lost:
+    def _drop(self, worker: Worker, cause: str, traceback: str = "") -> LostWorker:
         self.selector.unregister(worker.connection)
         worker.connection.close()
         worker.kill()
         worker.process.join(CLOSE_SECONDS)
         del self.workers[worker.number]
-        return Lost(worker, cause, traceback)
+        return LostWorker(worker, cause, traceback)
 
     def _cause(self, worker: Worker) -> str:
         if worker.killed_for:

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from es.algorithm.population import mean_and_std, put_together
+from es.algorithm.population import group_by_perturbation, mean_and_std
 from es.algorithm.shaping import SHAPINGS
 from es.errors import RunError
 from es.rollouts.rollout import Result
@@ -12,21 +12,21 @@ RESULTS = [Result(i, value, 10 * i) for i, value in enumerate([1.0, 3.0, 4.0, 8.
 
 
 def test_one_episode_for_each_perturbation():
-    batch = put_together(RESULTS, 1)
+    batch = group_by_perturbation(RESULTS, 1)
     assert batch.returns.tolist() == batch.fitness.tolist() == [1, 3, 4, 8, 5]
     assert batch.lengths == [0, 10, 20, 30, 40]
     assert batch.unperturbed == 6
 
 
 def test_the_mean_of_several_episodes():
-    batch = put_together(RESULTS, 2)
+    batch = group_by_perturbation(RESULTS, 2)
     assert batch.returns.tolist() == [2, 6]
     assert batch.lengths == [0, 10, 20, 30]
     assert batch.unperturbed == 5.5
 
 
 def test_a_shift_of_rewards_counts_every_step_and_leaves_the_returns_alone():
-    batch = put_together(RESULTS, 2, reward_shift=0.1)
+    batch = group_by_perturbation(RESULTS, 2, reward_shift=0.1)
     assert batch.returns.tolist() == [2, 6]
     assert batch.fitness.tolist() == pytest.approx([(1 + 2) / 2, (2 + 5) / 2])
     assert batch.unperturbed == 5.5
@@ -37,7 +37,7 @@ def results(returns):
 
 
 def test_returns_that_are_no_numbers_rank_last():
-    batch = put_together(results([1.0, math.nan, -3.0, math.inf, 2.0, -math.inf, 0.0]), 1)
+    batch = group_by_perturbation(results([1.0, math.nan, -3.0, math.inf, 2.0, -math.inf, 0.0]), 1)
     assert np.isfinite(batch.fitness).all()
     assert np.array_equal(batch.returns, [1, math.nan, -3, math.inf, 2, -math.inf], equal_nan=True)
     expected = [1.0, -3.1, -3.0, -3.1, 2.0, -3.1]
@@ -49,19 +49,24 @@ def test_returns_that_are_no_numbers_rank_last():
 
 
 def test_one_episode_that_is_no_number_spoils_the_mean():
-    batch = put_together(results([1.0, math.nan, math.inf, -math.inf, 5.0, 5.0, 1.0, 1.0]), 2)
+    batch = group_by_perturbation(
+        results([1.0, math.nan, math.inf, -math.inf, 5.0, 5.0, 1.0, 1.0]), 2
+    )
     assert np.isnan(batch.returns).tolist() == [True, True, False]
     assert (batch.fitness < 5).tolist() == [True, True, False]
 
 
 def test_the_lowest_of_numbers_still_is_finite():
     lowest = float(np.finfo(float).min)
-    assert put_together(results([lowest, math.nan, 0.0]), 1).fitness.tolist() == [lowest, lowest]
+    assert group_by_perturbation(results([lowest, math.nan, 0.0]), 1).fitness.tolist() == [
+        lowest,
+        lowest,
+    ]
 
 
 def test_no_number_at_all_is_an_error():
     with pytest.raises(RunError, match="none of 2 returns is a finite number: nan"):
-        put_together(results([math.nan, math.inf, 1.0]), 1)
+        group_by_perturbation(results([math.nan, math.inf, 1.0]), 1)
 
 
 def test_mean_and_standard_deviation_of_what_is_no_number():

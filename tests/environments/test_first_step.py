@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from es.environments.first_step import probe
+from es.environments.first_step import check_first_step
 from es.errors import UsageError
 
 
@@ -34,8 +34,8 @@ NEXT: Any = (SEEN, 1.0, False, False, {})
 
 
 def test_what_keeps_to_the_rules_passes():
-    probe(Odd(FIRST, NEXT), "Odd-v0")
-    probe(Odd(([0, 0], {}), (SEEN, np.float32(1), True, False, {})), "Odd-v0")
+    check_first_step(Odd(FIRST, NEXT), "Odd-v0")
+    check_first_step(Odd(([0, 0], {}), (SEEN, np.float32(1), True, False, {})), "Odd-v0")
 
 
 @pytest.mark.parametrize(
@@ -57,5 +57,5 @@ def test_what_keeps_to_the_rules_passes():
 )
 def test_what_does_not_is_one_line(first, outcome, words):
     with pytest.raises(UsageError, match=rf"Odd-v0: cannot be played .*({words})") as error:
-        probe(Odd(first, outcome), "Odd-v0")
+        check_first_step(Odd(first, outcome), "Odd-v0")
     assert "\n" not in str(error.value)

@@ -13,7 +13,7 @@ from PIL.GifImagePlugin import GifImageFile
 
 from es.envs import describe_env, make_env
 from es.rendering import video
-from es.rendering.show_frames import Watched
+from es.rendering.show_frames import ShowFrames
 from es.rendering.video import CAPTION_HEIGHT
 from tests.conftest import descendants
 from tests.test_test import rewards
@@ -74,7 +74,7 @@ def test_a_viewer_is_told_the_episode_and_its_return_so_far(monkeypatch):
     seen = []
     monkeypatch.setattr("es.rendering.show_frames.Picture", lambda *what: seen.append(what[1:]))
     viewer = Mock()
-    env = Watched(make_env(describe_env("CartPole-v1"), "rgb_array"), viewer, "--video")
+    env = ShowFrames(make_env(describe_env("CartPole-v1"), "rgb_array"), viewer, "--video")
     for _ in range(2):
         env.reset(seed=1)
         env.step(0)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from es.algorithm.population import Batch
+from es.algorithm.population import Population
 from es.reports.append_only import GrowingFile
 from es.reports.files import ProgressFiles
 from es.reports.learning_curve import CurvePainter, draw
@@ -22,7 +22,7 @@ from tests.records import RETURNS, events_of, png, record, write
 
 def test_the_figures_of_a_batch():
     returns = np.array([1.0, 4.0, 4.0, 7.0])
-    assert describe_batch(Batch(returns, -returns, [10, 20, 30, 40], 4.0)) == {
+    assert describe_batch(Population(returns, -returns, [10, 20, 30, 40], 4.0)) == {
         "return_mean": 4.0,
         "return_std": pytest.approx(4.5**0.5),
         "return_max": 7.0,
@@ -38,13 +38,13 @@ def test_the_figures_of_a_batch():
 def test_the_rank_counts_those_that_are_better():
     returns = np.array([1.0, 2.0, 3.0])
     for unperturbed, rank in ((4.0, 1), (3.0, 1), (0.0, 4)):
-        batch = Batch(returns, returns, [1, 1, 1], unperturbed)
+        batch = Population(returns, returns, [1, 1, 1], unperturbed)
         assert describe_batch(batch)["unperturbed_rank"] == rank
 
 
 def test_returns_that_are_no_numbers_are_counted_and_left_out():
     returns = np.array([1.0, np.nan, 3.0, np.inf, -np.inf])
-    figures = describe_batch(Batch(returns, returns, [1] * 5, np.inf))
+    figures = describe_batch(Population(returns, returns, [1] * 5, np.inf))
     assert figures["non_finite"] == 3
     assert (figures["return_mean"], figures["return_std"]) == (2.0, 1.0)
     assert (figures["return_max"], figures["return_min"]) == (3.0, 1.0)
@@ -56,7 +56,7 @@ def test_the_block_has_the_labels_of_pytorch_es(capsys):
     out = capsys.readouterr().out
     for line in (
         "Episode num: 8", "Average reward: 12.000000", "Variance in rewards: 4.000000",
-        "Max reward: 15.000000", "Min reward: 5.000000", "Batch size: 40",
+        "Max reward: 15.000000", "Min reward: 5.000000", "Population size: 40",
         "Max episode length: 500", "Sigma: 0.050000", "Learning rate: 0.100000",
         "Total num frames seen: 200", "Unperturbed reward: 12.000000",
         "Unperturbed rank: 2 out of 41 (1 means gradient is uninformative)",

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from es.errors import RunError
-from es.rollouts import worker_processes as crew
+from es.rollouts import worker_processes as processes
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.queue import take
@@ -31,14 +31,16 @@ def test_a_pool_goes_on_with_the_workers_that_could_be_started(pool, monkeypatch
         return real(duplex)
 
     monkeypatch.setattr(connection, "Pipe", pipe)
-    monkeypatch.setattr(crew, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(processes, "PAUSE_SECONDS", 0.01)
     said: list[str] = []
     few = pool(workers=4, say=said.append)
     assert said.pop() == "2 of 4 workers could be started: going on with these."
     expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
     assert few.evaluate(SNAPSHOT, TASKS) == expected
     os.kill(few.pids[0], signal.SIGKILL)
-    wait_until(few._crew.workers[0].connection.poll)  # a zombie's threads may live on for a moment
+    wait_until(
+        few._processes.workers[0].connection.poll
+    )  # a zombie's threads may live on for a moment
     assert few.evaluate(SNAPSHOT, TASKS) == expected
     assert "going on with 1" in said.pop()
     room = 1
