@@ -17,7 +17,7 @@ from es.algorithm.normalizer import Normalizer
 from es.algorithm.population import group_by_perturbation
 from es.algorithm.strategy import Strategy
 from es.cluster.agent import Report
-from es.cluster.connection import LOCAL
+from es.cluster.connection import LOCAL, RayConnection
 from es.cluster.packing import Integers, pack_results, pack_tasks, unpack_tasks
 from es.config import Config, sources
 from es.model import unflatten

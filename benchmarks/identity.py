@@ -1,0 +1,84 @@
+"""Whether this version learns the same as an older one, to the bit: python -m benchmarks.identity COMMIT.
+
+Checks the older commit out into a temporary folder, makes ten updates with the seed 3 there and
+here, and compares the parameters. A row per task: the SHA-256 of the older version's parameters,
+and for each number of workers whether this version's are the same. Exit status 1 if any differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+ROOT = Path(__file__).resolve().parent.parent
+TASKS = {
+    "CartPole-v1, SGD": "--small-net --env-name CartPole-v1",
+    "CartPole-v1, Adam": "--small-net --env-name CartPole-v1 --useAdam --lr 0.01",
+    "HalfCheetah-v5, --obs-norm": "--env-name HalfCheetah-v5 --obs-norm --n 10",
+    "LunarLander-v3": "--env-name LunarLander-v3",
+    "PongDeterministic-v4, --vbn": (
+        "--env-name PongDeterministic-v4 --vbn --n 8 --lr 0.01 --useAdam --max-episode-length 800"
+    ),
+}
+WORKERS = {"0": ["--workers", "0"], "2": ["--workers", "2"], "n + 1": []}
+
+
+def train(folder: Path, task: str, workers: list[str], run_dir: Path) -> str:
+    """Make ten updates with the program in a folder; return the SHA-256 of the parameters."""
+    ending = ["--seed", "3", "--max-gradient-updates", "10", "--silent", "--run-dir", str(run_dir)]
+    command = [sys.executable, str(folder / "main.py"), *task.split(), *workers, *ending]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return digest(run_dir)
+
+
+def digest(run_dir: Path) -> str:
+    """Return the SHA-256 of a run's parameters, in the format of either version."""
+    latest = run_dir / "latest.safetensors"
+    if latest.exists():
+        tensors = load_file(latest)
+    else:
+        content: dict[str, Any] = torch.load(run_dir / "latest.pth", weights_only=True)
+        tensors = content["parameters"]
+    # Optimiser and statistics have a prefix; the layers of both networks are these.
+    layers = ("linear", "actor_linear", "conv", "norm1", "norm2", "norm3", "norm4", "lstm")
+    parameters = {name: each for name, each in tensors.items() if name.startswith(layers)}
+    digest = hashlib.sha256()
+    for name in sorted(parameters):
+        digest.update(name.encode() + parameters[name].numpy().tobytes())
+    return digest.hexdigest()
+
+
+def main() -> int:
+    """Print the table; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("commit")
+    commit = parser.parse_args().commit
+    columns = " | ".join(f"{name} workers" for name in WORKERS)
+    print(f"| task | parameters at {commit[:7]} | {columns} |\n|---|---|" + "---|" * len(WORKERS))
+    alike = True
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        older = folder / "older"
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(older)], check=True)
+        subprocess.run(["git", "checkout", "--quiet", commit], cwd=older, check=True)
+        for number, (task, arguments) in enumerate(TASKS.items()):
+            before = train(older, arguments, WORKERS["2"], folder / f"before-{number}")
+            cells = []
+            for count, (_, workers) in enumerate(WORKERS.items()):
+                now = train(ROOT, arguments, workers, folder / f"now-{number}-{count}")
+                cells.append("the same" if now == before else f"**{now[:12]}**")
+                alike &= now == before
+            print(f"| {task} | {before[:12]} | {' | '.join(cells)} |", flush=True)
+    return 0 if alike else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
