@@ -1,0 +1,99 @@
+"""The program installed by pip, used from a folder whose modules have the same names as ours."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+MINE = """
+import gymnasium
+import numpy as np
+
+class Mine(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.ones(2, np.float32), float(action), True, False, {}
+
+gymnasium.register("My-v0", entry_point=Mine)
+"""
+LOADING = """
+from es import load_policy
+policy = load_policy("checkpoints/CartPole-v1/latest.safetensors")
+print(policy.env_id, policy([0.0, 0.0, 0.0, 0.0]) in (0, 1))
+"""
+QUICK = ("--small-net", "--n", "4", "--max-gradient-updates", "2", "--seed", "1", "--workers", "2")
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the project installed, and its dependencies at hand."""
+    folder = tmp_path_factory.mktemp("installed")
+    copy, made = folder / "copy", folder / "environment"
+    copy.mkdir()
+    for name in ("es", "configs"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", made], check=True)
+    packages = made / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    subprocess.run(
+        [
+            sys.executable, "-m", "pip", "--python", made / "bin" / "python", "install", "--quiet",
+            "--no-deps", "--no-build-isolation", "--disable-pip-version-check", copy,
+        ],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    found = {path.name.partition("-")[0] for path in packages.iterdir()}
+    assert found == {"es", "evolution_strategies", "dependencies.pth"}
+    return made / "bin"
+
+
+@pytest.fixture
+def elsewhere() -> None:
+    """The folder of the test gets modules with the names of ours, and of the standard library's."""
+    Path("envs").mkdir()
+    Path("envs/mine.py").write_text(MINE)
+    for name in ("model", "policy", "train", "random", "signal"):
+        Path(f"{name}.py").write_text("raise SystemExit('a module of the user was imported')")
+
+
+def run(*command: object) -> str:
+    """Return what a command prints; it must end well and say nothing on standard error."""
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_installed_program_works_from_any_folder(environment, elsewhere):
+    latest = "checkpoints/CartPole-v1/latest.safetensors"
+    solving = ("--env-name", "CartPole-v1", "--target-return", 475, "--seed", 1, "--workers", 2)
+    assert "\nSolved: " in run(environment / "es", "--small-net", *solving)
+    assert "2 episodes: mean" in run(
+        environment / "es", "--test", "--restore", latest, "--no-render", "--episodes", 2
+    )
+    run(environment / "es", "--env-name", "envs.mine:My-v0", *QUICK)
+    assert Path("checkpoints/envs.mine:My-v0/progress.csv").exists()
+    run(environment / "es", "--config", "CartPole-v1", "--max-gradient-updates", 1,
+        "--target-return", "None", "--run-dir", "run")  # fmt: skip
+    assert "comparison.png" in run(environment / "es", "compare", "run")
+    for name in ("random", "signal", "policy"):  # which an interpreter begun with -c imports
+        Path(f"{name}.py").unlink()
+    assert run(environment / "python", "-c", LOADING) == "CartPole-v1 True\n"
+
+
+@pytest.mark.parametrize("start", [(ROOT / "main.py",), ("-P", "-m", "es")])
+def test_the_users_modules_are_not_hidden_by_ours(elsewhere, start, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    run(sys.executable, *start, "--env-name", "envs.mine:My-v0", *QUICK)
+    assert Path("checkpoints/envs.mine:My-v0/progress.csv").exists()
