@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from es.config import Config, sources
+from es.config import FIELDS, Config, flag, sources
 from es.environments.first_step import check_first_step
 from es.environments.observations import View
 from es.environments.spaces import describe_actions
@@ -18,7 +18,7 @@ from es.model import flatten, initial_theta, layer_shapes
 from es.networks import make_actor
 from es.noise import FloatArray, Stream, derive_seeds
 from es.rollouts.rollout import Actor, Recipe
-from es.runs.checkpoint import Checkpoint
+from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.restored import (
     SETTINGS_OF_ENVIRONMENT,
     Restored,
@@ -86,17 +86,13 @@ def describe_network(
         raise UsageError(
             "--small-net: the MLP cannot see images; leave the flag out to use the Convnet-LSTM"
         )
-    defaults = Config()
-    for given, differs in (
-        ("--obs-norm", config.obs_norm),
-        (f"--hidden-sizes {' '.join(map(str, config.hidden_sizes))}",
-         config.hidden_sizes != defaults.hidden_sizes),
-        (f"--activation {config.activation}", config.activation != defaults.activation),
-    ):  # fmt: skip
-        if differs:
+    for name in ("obs_norm", "hidden_sizes", "activation"):
+        value = getattr(config, name)
+        if value != FIELDS[name].default:
+            words = " ".join(map(str, value)) if isinstance(value, tuple) else value
             raise UsageError(
-                f"{given}: is for the MLP, and the images of {config.env_name} are seen by the "
-                "Convnet-LSTM; leave it out"
+                f"{flag(name) if value is True else f'{flag(name)} {words}'}: is for the MLP, and "
+                f"the images of {config.env_name} are seen by the Convnet-LSTM; leave it out"
             )
     return {"kind": "convlstm", "inputs": shape[0], "vbn": config.vbn, "actions": actions}
 
@@ -123,13 +119,11 @@ def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, 
 def _describe_actions(config: Config, actions: dict[str, Any]) -> dict[str, Any]:
     if actions["kind"] == "box":
         return actions | {"bins": config.action_bins, "noise": config.action_noise}
-    for flag, value in (
-        ("--action-bins", config.action_bins), ("--action-noise", config.action_noise)
-    ):  # fmt: skip
-        if value:
+    for name in ("action_bins", "action_noise"):
+        if value := getattr(config, name):
             raise UsageError(
-                f"{flag} {value}: is for continuous actions, and those of {config.env_name} are "
-                f"{actions['kind']}"
+                f"{flag(name)} {value}: is for continuous actions, and those of {config.env_name} "
+                f"are {actions['kind']}"
             )
     return actions
 
@@ -160,7 +154,7 @@ def _vbn_batch(config: Config, environment: dict[str, Any], ours: Checkpoint | N
 
 
 class Policy:
-    """Chooses actions for observations of its environment as Gymnasium makes it.
+    """Choose actions for observations of its environment as Gymnasium makes it.
 
     `reset()` it with each episode. With --frame-skip K of a game that is none of Atari's, it looks
     at one observation in K, and repeats its action in between, as it was trained to.
@@ -169,28 +163,24 @@ class Policy:
     """
 
     def __init__(
-        self,
-        actor: Actor,
-        view: View,
-        environment: dict[str, Any],
-        settings: dict[str, Any],
-        update: int,
-        frames: int,
-    ) -> None:
+        self, actor: Actor, view: View, environment: dict[str, Any], settings: dict[str, Any],
+        counters: Counters | None,
+    ) -> None:  # fmt: skip
         self.env_id: str = environment["id"]
         self.env_kwargs: dict[str, Any] = environment["kwargs"]
-        self.settings, self.update, self.frames = settings, update, frames
+        self.settings = settings
+        self.update, self.frames = (counters.update, counters.frames) if counters else (0, 0)
         self._actor, self._view, self._repeats = actor, view, environment["frame_skip"]
         self.reset()
 
     def reset(self) -> None:
-        """Forgets the previous episode."""
+        """Forget the previous episode."""
         self._actor.reset()
         self._view.reset()
         self._left, self._action = 0, None
 
     def __call__(self, observation: Any) -> Any:
-        """The action for an observation. Raises ValueError for one of another shape."""
+        """Return the action for an observation; raise ValueError for one of another shape."""
         if not self._left:
             self._action, self._left = self._actor.act(self._view(observation)), self._repeats
         self._left -= 1
@@ -200,11 +190,11 @@ class Policy:
 def load_policy(
     path: str | os.PathLike[str], *, env_name: str | None = None, small_net: bool = False
 ) -> Policy:
-    """The policy in a checkpoint, ready to play.
+    """Return the policy in a checkpoint, ready to play.
 
     env_name: needed for the weights of pytorch-es, which do not say what they play (and small_net,
     where they are the MLP's), and for environments of a module of one's own, which a file is not
-    trusted to choose; another one than the checkpoint's is played if the policy fits it. Raises
+    trusted to choose; another one than the checkpoint's is played if the policy fits it. Raise
     es.errors.UsageError where file and environment do not fit.
     """
     argv = ["--test", f"--restore={os.fspath(path)}"]
@@ -223,10 +213,5 @@ def load_policy(
     actor.bind(theta, normalizer.statistics() if normalizer else None)
     with closing(make_bare_env(setup.environment)) as bare:
         view = View(bare)
-    return Policy(
-        actor,
-        view,
-        setup.environment,
-        dict(ours.settings) if ours else config.saved(),
-        *((ours.counters.update, ours.counters.frames) if ours else (0, 0)),
-    )
+    settings = dict(ours.settings) if ours else config.saved()
+    return Policy(actor, view, setup.environment, settings, ours.counters if ours else None)
