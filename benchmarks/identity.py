@@ -73,7 +73,7 @@ def main() -> int:
         archive = subprocess.run(
             [GIT, "archive", commit], cwd=ROOT, check=True, capture_output=True
         )
-        subprocess.run([TAR, "-x", "-C", older], input=archive.stdout, check=True)
+        subprocess.run([TAR, "-x", "-C", older], input=git.stdout, check=True)
         for number, (task, arguments) in enumerate(TASKS.items()):
             before = train(older, arguments, WORKERS["2"], folder / f"before-{number}")
             cells = []
