@@ -19,14 +19,13 @@ import numpy as np
 import torch
 from torch import multiprocessing
 
-from es.errors import RunError
 from es.rollouts.interface import FAILURES, Progress, counted, failed
 from es.rollouts.memory import affordable
 from es.rollouts.processes import cores
 from es.rollouts.queue import TaskQueue
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task
 from es.rollouts.worker import IDLE, Done, Shared
-from es.rollouts.worker_processes import ATTEMPTS, LostWorker, WorkerProcesses
+from es.rollouts.worker_processes import LostWorker, WorkerProcesses
 
 GATHER_SECONDS = 0.004
 STALLED_SECONDS = 0.25  # without any message, after which a task that nobody plays is missed
@@ -66,7 +65,7 @@ class WorkerPool:
         self._snapshot = self._shared.snapshot()
         self._processes = WorkerProcesses(context, recipe, self._shared)
         self._timeout, self._say = timeout, say
-        self._batch = self._stillborn = self._count = self._finished = 0
+        self._batch = self._count = self._finished = 0
         self._started = time.monotonic()
         self._tasks: dict[int, Task] = {}  # those of the batch without a result, by index
         self._failures: Counter[int] = Counter()
@@ -77,7 +76,7 @@ class WorkerPool:
                 count = affordable(count, self.await_first(), say)
             self._processes.prepare(count)
             for number in range(len(self._processes.workers), count):
-                if not self._start(number):
+                if not self._processes.start(number):
                     say(f"{number} of {count} workers could be started: going on with these.")
                     break
             self._count = len(self._processes.workers)
@@ -87,11 +86,11 @@ class WorkerPool:
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the workers."""
+        """Return the process ids of the workers."""
         return [worker.process.pid for worker in self._processes.workers.values()]
 
     def await_first(self) -> int:
-        """Waits until a worker is ready to play: its process id. RunError where none comes up."""
+        """Wait for a worker to be ready; return its process id. Raise RunError where none is."""
         workers = self._processes.workers
         while not (ready := [worker for worker in workers.values() if worker.ready]):
             for key, _ in self._processes.selector.select():
@@ -103,9 +102,9 @@ class WorkerPool:
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
     ) -> list[Result]:
-        """The results of all tasks, in task order.
+        """Return the results of all tasks, in task order.
 
-        Raises RunError when the same task has failed three times, or no worker can be started. An
+        Raise RunError when the same task has failed three times, or no worker can be started. An
         exception in between leaves tasks under way: the pool can then only be closed.
         """
         self.begin(snapshot)
@@ -118,7 +117,7 @@ class WorkerPool:
         return [results[task.index] for task in tasks]
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Starts another batch, once all tasks of the last one are finished."""
+        """Start another batch, once all tasks of the last one are finished."""
         np.copyto(self._snapshot.theta, snapshot.theta)
         self._shared.sigma.value = snapshot.sigma
         if self._snapshot.statistics is not None and snapshot.statistics is not None:
@@ -128,22 +127,22 @@ class WorkerPool:
         self._finished, self._started = 0, time.monotonic()
         missing = set(range(self._count)) - set(self._processes.workers)
         if missing:  # one that was given up
-            self._start(min(missing), attempts=1)
+            self._processes.start(min(missing), attempts=1)
 
     def add(self, tasks: Sequence[Task]) -> None:
-        """Hands out tasks of the batch, after those that are waiting already."""
+        """Hand out tasks of the batch, after those that are waiting already."""
         self._tasks |= {task.index: task for task in tasks}
         self._hand_out(tasks)
 
     @property
     def unfinished(self) -> int:
-        """How many tasks of the batch have no result yet."""
+        """Return how many tasks of the batch have no result yet."""
         return len(self._tasks)
 
     def collect(self, patience: float | None = None) -> list[Result]:
-        """Waits for results, so many seconds at most; there may be none all the same.
+        """Wait for results, so many seconds at most; return those that came, maybe none.
 
-        Raises RunError as `evaluate` does.
+        Raise RunError as `evaluate` does.
         """
         messages, results = self._messages(patience), list[Result]()
         for message in messages:
@@ -164,18 +163,18 @@ class WorkerPool:
         return results
 
     def describe(self) -> str:
-        """The number of workers."""
+        """Return the number of workers, in words."""
         return counted(len(self._processes.workers), "worker")
 
     def close(self) -> None:
-        """Ends all workers: a free one closes its environment first, a busy one is killed."""
+        """End all workers: a free one closes its environment first, a busy one is killed."""
         self._queue.close()
         self._processes.close(
             busy={n for n, task in enumerate(self._shared.playing) if task != IDLE}
         )
 
     def _hand_out(self, tasks: Sequence[Task] = ()) -> None:
-        """Fills the queue; the rest of the tasks follow when it has room again."""
+        """Fill the queue; the rest of the tasks follow when it has room again."""
         selector = self._processes.selector
         waits = self._queue.fileno() in selector.get_map()
         done = self._queue.put(self._batch, tasks)
@@ -185,7 +184,7 @@ class WorkerPool:
             selector.unregister(self._queue)
 
     def _messages(self, patience: float | None) -> list[Done | LostWorker]:
-        """What has come from the workers; it may be nothing, where something is to be watched."""
+        """Return what has come from the workers: nothing now and then, where one is watched."""
         often = (
             patience,
             STALLED_SECONDS if self._missed else None,
@@ -199,11 +198,11 @@ class WorkerPool:
             else:
                 messages += self._processes.receive(key.data)
         if self._timeout is not None:
-            self._end_hung(self._timeout)
+            self._processes.end_hung(self._timeout)
         return messages
 
     def _play_again(self, lost: LostWorker) -> None:
-        """Has another worker play what a lost one was playing; RunError if that fails for good."""
+        """Have another worker play what a lost one was playing; raise RunError after FAILURES."""
         playing = self._shared.playing[lost.worker.number]
         task = self._tasks.get(playing)
         self._replace(lost, task)
@@ -214,41 +213,18 @@ class WorkerPool:
             raise failed(task, f"the last worker {lost.cause}", lost.traceback)
         self._hand_out([task])
 
-    def _start(self, number: int, attempts: int = ATTEMPTS) -> bool:
-        """Starts a worker; where that is not possible, False, or RunError if there is no other."""
-        try:
-            self._processes.start(number, attempts)
-        except RunError:
-            if not self._processes.workers:
-                raise
-            return False
-        return True
-
-    def _end_hung(self, timeout: float) -> None:
-        now = time.monotonic()
-        for number, worker in self._processes.workers.items():
-            if self._shared.playing[number] != IDLE and now - self._shared.since[number] > timeout:
-                worker.kill(f"was ended: its episode took over {timeout:g} s (--rollout-timeout)")
-
     def _idle(self) -> bool:
-        """Whether nothing is under way, so that a result that is missing was lost with a worker.
+        """Return whether nothing is under way, so that a missing result was lost with a worker.
 
         A worker notes what it plays just after taking it, and could die in between.
         """
         return self._queue.empty() and all(task == IDLE for task in self._shared.playing)
 
     def _replace(self, lost: LostWorker, task: Task | None) -> None:
-        """Starts another worker, while that is of use; RunError where none comes up."""
-        number, processes = lost.worker.number, self._processes
-        self._shared.playing[number] = IDLE
+        """Start another worker, while that is of use, and say so; raise RunError as that does."""
         self._missed |= task is None
-        self._stillborn = 0 if lost.worker.ready else self._stillborn + 1
-        given_up = self._stillborn >= FAILURES
-        if given_up and not any(worker.ready for worker in processes.workers.values()):
-            raise RunError(f"no worker can be started: the last one {lost.cause}{lost.traceback}")
         doing = (
             f"playing {task}" if task else "between episodes" if lost.worker.ready else "starting"
         )
-        replaced = not given_up and self._start(number)
-        then = "replaced" if replaced else f"going on with {len(processes.workers)}"
-        self._say(f"Worker {number} {lost.cause} while {doing}: {then}.")
+        then = self._processes.replace(lost)
+        self._say(f"Worker {lost.worker.number} {lost.cause} while {doing}: {then}.")

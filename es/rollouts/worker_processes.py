@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import psutil
 
 from es.errors import RunError
+from es.rollouts.interface import FAILURES
 from es.rollouts.processes import allow_open_files, for_helpers
 from es.rollouts.rollout import Recipe
-from es.rollouts.worker import Done, Failure, Ready, Shared, work
+from es.rollouts.worker import IDLE, Done, Failure, Ready, Shared, work
 
 CLOSE_SECONDS = 1.0
 FILES_PER_WORKER, OTHER_FILES = 4, 64
@@ -38,7 +39,7 @@ class Worker:
         self.killed_for = ""
 
     def kill(self, reason: str = "") -> None:
-        """Ends it at once. reason: what `LostWorker` then tells as the cause."""
+        """End it at once. reason: what `LostWorker` then gives as the cause."""
         self.killed_for = reason
         if self.handle is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -62,27 +63,52 @@ class WorkerProcesses:
     def __init__(self, context: BaseContext, recipe: Recipe, shared: Shared) -> None:
         self._context, self._recipe, self._shared = context, recipe, shared
         self.workers: dict[int, Worker] = {}
+        self._stillborn = 0  # workers in a row that were lost while they started
         self.selector = selectors.DefaultSelector()
 
     def prepare(self, count: int) -> None:
-        """Makes room for so many workers; UsageError where the system does not allow it."""
+        """Make room for so many workers; raise UsageError where the system does not allow it."""
         allow_open_files(OTHER_FILES + FILES_PER_WORKER * count)
 
-    def start(self, number: int, attempts: int = ATTEMPTS) -> None:
-        """Starts worker `number`; RunError where no process can be started."""
+    def start(self, number: int, attempts: int = ATTEMPTS) -> bool:
+        """Start worker `number`; return False where that fails, or raise RunError if alone."""
         for left in reversed(range(attempts)):
             try:
                 worker = self._start(number)
                 break
             except (OSError, EOFError) as error:
-                if not left:
+                if not left and not self.workers:
                     raise RunError(f"cannot start a worker process: {error}") from error
+                if not left:
+                    return False
                 time.sleep(PAUSE_SECONDS)
         self.workers[number] = worker
         self.selector.register(worker.connection, selectors.EVENT_READ, worker)
+        return True
+
+    def replace(self, lost: LostWorker) -> str:
+        """Start another worker, while that is of use; return in words what became of it.
+
+        Raise RunError where none comes up.
+        """
+        number = lost.worker.number
+        self._shared.playing[number] = IDLE
+        self._stillborn = 0 if lost.worker.ready else self._stillborn + 1
+        given_up = self._stillborn >= FAILURES
+        if given_up and not any(worker.ready for worker in self.workers.values()):
+            raise RunError(f"no worker can be started: the last one {lost.cause}{lost.traceback}")
+        replaced = not given_up and self.start(number)
+        return "replaced" if replaced else f"going on with {len(self.workers)}"
+
+    def end_hung(self, timeout: float) -> None:
+        """Kill the workers whose episodes take longer than so many seconds."""
+        now = time.monotonic()
+        for number, worker in self.workers.items():
+            if self._shared.playing[number] != IDLE and now - self._shared.since[number] > timeout:
+                worker.kill(f"was ended: its episode took over {timeout:g} s (--rollout-timeout)")
 
     def receive(self, worker: Worker) -> list[Done | LostWorker]:
-        """What has come from a worker, one message at least; if it is lost, that is the last."""
+        """Return what has come from a worker, one message at least; a loss is the last of them."""
         messages: list[Done | LostWorker] = []
         more = True
         while more:
@@ -102,7 +128,7 @@ class WorkerProcesses:
         return messages
 
     def close(self, *, busy: set[int]) -> None:
-        """Ends all workers: the free ones close their environments first, the `busy` are killed."""
+        """End all workers: the free ones close their environments first, the `busy` are killed."""
         for worker in self.workers.values():
             worker.connection.close()
             if worker.number in busy:
