@@ -70,10 +70,9 @@ def main() -> int:
         folder = Path(name)
         older = folder / "older"
         older.mkdir()
-        archive = subprocess.run(
-            [GIT, "archive", commit], cwd=ROOT, check=True, capture_output=True
-        )
-        subprocess.run([TAR, "-x", "-C", older], input=git.stdout, check=True)
+        command = [GIT, "archive", commit]
+        files = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+        subprocess.run([TAR, "-x", "-C", older], input=files, check=True)
         for number, (task, arguments) in enumerate(TASKS.items()):
             before = train(older, arguments, WORKERS["2"], folder / f"before-{number}")
             cells = []

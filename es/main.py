@@ -46,12 +46,12 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         from es.kernels import compiling
 
         compiling.notify = partial(print, flush=True)
-    from es.runs.restored import restore
+    from es.runs.restored import checkpoints_in, restore
 
     if config.test:
         from es import test
 
-        paths = test.snapshots(config.restore)
+        paths = checkpoints_in(config.restore)
         loaders = [partial(restore, argv, replace(config, restore=path), file) for path in paths]
         return test.test(loaders, interrupts, several=Path(config.restore).is_dir())
     from es import train

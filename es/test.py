@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -33,19 +32,6 @@ from es.runs.restored import Restored, restored_normalizer
 from es.runs.versions import notice
 
 UNSEEN_EPISODES, RECORDED_EPISODES = 10, 1  # where --episodes says nothing
-
-
-def snapshots(path: str) -> list[str]:
-    """The checkpoint, or those of a directory: `update-<K>.pth` in order, then all others.
-
-    Raises UsageError where a directory holds none.
-    """
-    if not Path(path).is_dir():
-        return [path]
-    found = [str(file) for file in Path(path).glob("*.pth")]
-    if not found:
-        raise UsageError(f"--restore {path}: holds no checkpoint (*.pth); give a run's directory")
-    return sorted(found, key=_place)
 
 
 def test(
@@ -89,7 +75,7 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
     normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
     actor.bind(theta, normalizer.statistics() if normalizer else None)
     quiet = config.json or config.silent
-    say: Callable[[str], None] = _nothing if quiet else partial(print, flush=True)
+    say: Callable[[str], None] = (lambda line: None) if quiet else partial(print, flush=True)
     if several:
         say(f"{config.restore}, update {update}:")
     if ours and (told := notice(ours.versions, config.restore)):
@@ -221,12 +207,3 @@ def _as_json(config: Config, update: int | None, episodes: Sequence[Episode]) ->
 
 def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
-
-
-def _nothing(line: str) -> None:
-    """Says nothing."""
-
-
-def _place(path: str) -> tuple[float, str]:
-    number = re.fullmatch(r"update-(\d+)\.pth", Path(path).name)
-    return (int(number[1]) if number else math.inf), path

@@ -17,22 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import connection
 from typing import Any, Literal
 
+from es.cluster import messages
 from es.cluster.bridge import serve
 from es.cluster.connection import LOCAL
-from es.cluster.messages import (
-    Answer,
-    Broken,
-    Connected,
-    Failed,
-    Order,
-    Play,
-    Played,
-    Said,
-    Status,
-    Sum,
-    Summed,
-    sum_seconds,
-)
 from es.cluster.packing import pack_tasks, unpack_results
 from es.errors import ClusterError, UsageError
 from es.noise import FloatArray, Weights, weighted_sum
@@ -44,9 +31,7 @@ CLOSE_SECONDS = 5.0  # enough for a Ray of our own to end
 CONNECT_SECONDS = 120.0  # for an attempt at connecting, which may send a large project
 AGAIN_SECONDS = 2.0  # between such attempts
 SILENT_SECONDS = 60.0  # after which that process is taken to hang: it tells something each second
-WORTH_SENDING = (
-    50_000_000  # random numbers: drawing fewer takes less than sending what they are for
-)
+WORTH_SENDING = 50_000_000  # random numbers: fewer are drawn in less time than that takes
 
 
 class RayPool:
@@ -78,10 +63,12 @@ class RayPool:
                 f"--ray {address}: Ray is not installed; pip install -r requirements-ray.txt"
             )
         cpus = workers if isinstance(workers, int) else cores()
-        order = Order(pickle.dumps(recipe), size, inputs, workers, timeout, patience, preload)
+        order = messages.Order(
+            pickle.dumps(recipe), size, inputs, workers, timeout, patience, preload
+        )
         self._arguments = address, (cpus, variables or {}, order)
         self._patience, self._say = patience, say
-        self._status, self._again = Status(), 0  # again: before the last connection
+        self._status, self._again = messages.Status(), 0  # again: before the last connection
         self._link: connection.Connection | None = None
         self._process: Any = None
         self._folder: str | None = None  # of a Ray of our own
@@ -90,9 +77,9 @@ class RayPool:
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
     ) -> list[Result]:
-        """The results of all tasks, in task order.
+        """Return the results of all tasks, in task order.
 
-        Raises RunError when an episode cannot be played, or no worker is left for long. An
+        Raise RunError when an episode cannot be played, or no worker is left for long. An
         exception in between leaves tasks under way: the pool can then only be closed.
         """
         results: dict[int, Result] = {}
@@ -101,7 +88,7 @@ class RayPool:
             try:
                 if not asked:
                     missing = [task for task in tasks if task.index not in results]
-                    self._ask(Play(snapshot, pack_tasks(missing)))
+                    self._ask(messages.Play(snapshot, pack_tasks(missing)))
                     asked = True
                 answer = self._receive(SILENT_SECONDS)
             except LinkLostError as error:
@@ -111,10 +98,10 @@ class RayPool:
                         f"Ray has failed for {self._patience:g} s (--ray-timeout): {error}"
                     ) from error
                 self._again += self._status.again + (self._status.out if asked else 0)
-                self._status, asked = Status(), False
+                self._status, asked = messages.Status(), False
                 self._connect_again()
                 continue
-            assert isinstance(answer, Played)
+            assert isinstance(answer, messages.Played)
             for packed in answer.results:
                 lost_since = math.inf
                 results |= {result.index: result for result in unpack_results(packed)}
@@ -124,32 +111,28 @@ class RayPool:
         return [results[task.index] for task in tasks]
 
     def sum_noise(self, weights: Weights, size: int, fraction: float = 1.0) -> FloatArray:
-        """`noise.weighted_sum`, to the bit: on the nodes where that is quicker."""
+        """Return `noise.weighted_sum`, to the bit, summed on the nodes where that is quicker."""
         if len(weights) * size >= WORTH_SENDING:
             try:
-                self._ask(Sum(weights, size, fraction))
+                self._ask(messages.Sum(weights, size, fraction))
                 # The other side waits half as long for the nodes before it sums itself.
-                answer = self._receive(2 * sum_seconds(weights, size))
-                assert isinstance(answer, Summed)
+                answer = self._receive(2 * messages.sum_seconds(weights, size))
+                assert isinstance(answer, messages.Summed)
                 return answer.total
             except LinkLostError:  # it will be made again when there is something to play
-                self._hang_up()
+                self.close()
         return weighted_sum(weights, size, fraction, threads=cores())
 
     def describe(self) -> str:
-        """Nodes, workers, and how many episodes had to be handed out again."""
+        """Return how many nodes and workers play, and how many episodes were played again."""
         told, again = "", self._again + self._status.again
         if again:
             told = f", {again} played again"
         nodes, workers = self._status.nodes, self._status.workers
         return f"{counted(nodes, 'node')}, {counted(workers, 'worker')}{told}"
 
-    def close(self) -> None:
-        """Ends all workers and gives the cluster's resources back; may be repeated."""
-        self._hang_up()
-
     def _connect(self) -> None:
-        """Starts the process, and waits until it has reached Ray; UsageError where it does not."""
+        """Start the process and wait until it has reached Ray; raise UsageError where it fails."""
         address, arguments = self._arguments
         context = multiprocessing.get_context("spawn")
         if address == LOCAL:
@@ -167,20 +150,20 @@ class RayPool:
         finally:
             theirs.close()
         try:
-            assert isinstance(self._receive(CONNECT_SECONDS), Connected)
+            assert isinstance(self._receive(CONNECT_SECONDS), messages.Connected)
         except LinkLostError as error:
-            self._hang_up()
+            self.close()
             raise UsageError(f"--ray {address}: Ray cannot be used ({error})") from error
         except UsageError:
-            self._hang_up()
+            self.close()
             raise
 
     def _connect_again(self) -> None:
-        """ClusterError where that does not succeed for long."""
+        """Connect once more; raise ClusterError where that does not succeed for long."""
         self._say("The connection to Ray is lost: connecting again.")
         deadline = time.monotonic() + self._patience
         while True:
-            self._hang_up()
+            self.close()
             try:
                 return self._connect()
             except UsageError as error:
@@ -190,7 +173,7 @@ class RayPool:
                     ) from error
             time.sleep(AGAIN_SECONDS)
 
-    def _ask(self, request: Play | Sum) -> None:
+    def _ask(self, request: messages.Play | messages.Sum) -> None:
         if self._link is None:
             raise LinkLostError("it has ended")
         try:
@@ -198,26 +181,26 @@ class RayPool:
         except OSError as error:
             raise LinkLostError(f"it has ended: {error}") from error
 
-    def _receive(self, seconds: float) -> Connected | Played | Summed:
-        """The next answer; RunError where it is one, LinkLostError when none comes in time."""
+    def _receive(self, seconds: float) -> messages.Connected | messages.Played | messages.Summed:
+        """Return the next answer; raise RunError if it is one, LinkLostError if none comes."""
         assert self._link is not None
         while True:
             try:
                 if not self._link.poll(seconds):
                     raise LinkLostError(f"it has been silent for {seconds:g} s")
-                answer: Answer = self._link.recv()
+                answer: messages.Answer = self._link.recv()
             except (EOFError, OSError) as error:
                 raise LinkLostError("it has ended") from error
-            if isinstance(answer, Broken):
+            if isinstance(answer, messages.Broken):
                 raise LinkLostError(answer.cause)
-            if isinstance(answer, Failed):
+            if isinstance(answer, messages.Failed):
                 raise answer.error
-            if not isinstance(answer, Said):
+            if not isinstance(answer, messages.Said):
                 return answer
             self._say(answer.line)
 
-    def _hang_up(self) -> None:
-        """Ends the process, which is given time to give back what it has."""
+    def close(self) -> None:
+        """End the process, which gives back what it has of the cluster; may be repeated."""
         if self._link is not None:
             self._link.close()
             self._link = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -89,3 +92,21 @@ def restored_normalizer(config: Config, inputs: int, restored: Restored) -> Norm
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise UsageError(f"--restore {config.restore}: is damaged ({error!r})") from error
     return normalizer
+
+
+def checkpoints_in(path: str) -> list[str]:
+    """Return the checkpoint, or those of a directory: `update-<K>.pth` in order, then all others.
+
+    Raise UsageError where a directory holds none.
+    """
+    if not Path(path).is_dir():
+        return [path]
+    found = [str(file) for file in Path(path).glob("*.pth")]
+    if not found:
+        raise UsageError(f"--restore {path}: holds no checkpoint (*.pth); give a run's directory")
+
+    def place(path: str) -> tuple[float, str]:
+        number = re.fullmatch(r"update-(\d+)\.pth", Path(path).name)
+        return (int(number[1]) if number else math.inf), path
+
+    return sorted(found, key=place)
