@@ -18,7 +18,7 @@ from es.rollouts.processes import ONE_THREAD
 
 AUTO, LOCAL = "auto", "local"
 # What may lie in the folder and is no code; what git ignores is left out anyway.
-NOT_SENT = ["*.pth", "/checkpoints/", "/benchmarks/", ".*/"]
+NOT_SENT = ["*.safetensors", "*.pth", "/checkpoints/", "/benchmarks/", ".*/"]
 CONNECT_SECONDS = 5.0
 LONGEST = 300  # characters of what Ray says
 
