@@ -147,7 +147,7 @@ def _vbn_batch(config: Config, environment: dict[str, Any], ours: Checkpoint | N
         (seed,) = derive_seeds(config.seed or 0, 0, Stream.VBN_BATCH, 1)
         with closing(make_env(environment)) as env:
             return gather_frames(env, seed)
-    batch = ours.reference
+    batch = ours.vbn_batch
     if batch is None or not len(batch) or not batch.isfinite().all():
         raise UsageError(f"--restore {config.restore}: is damaged (its vbn_batch)")
     return batch.numpy()

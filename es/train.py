@@ -217,7 +217,7 @@ class Trainer:
         if target is None or not score >= target:  # it may be no number
             return None
         mean, std = self.evaluate()
-        return {"target": target, "mean": mean, "std": std} if mean >= target else None
+        return {"target": target, "mean": mean, "std": std} if target <= mean < math.inf else None
 
     def _is_best(self, score: float) -> bool:
         """Whether this is the best score so far, or as good; then it is noted as such."""
@@ -246,17 +246,17 @@ class Trainer:
         )
 
     def _checkpoint(self) -> Checkpoint:
-        reference = self.setup.vbn_batch
+        batch = self.setup.vbn_batch
         return Checkpoint(
             parameters=unflatten(self.setup.network, self.strategy.theta),
-            optimizer=copy.deepcopy(self.strategy.optimizer.state_dict()),
+            optimizer=copy.deepcopy(self.strategy.optimizer.moments()),
             counters=self.counters,
             settings=self.config.saved(),
             environment=self.setup.environment,
             network=self.setup.network,
             versions=versions(),
             normalizer=self.normalizer.state() if self.normalizer else None,
-            reference=None if reference is None else torch.from_numpy(reference),
+            vbn_batch=None if batch is None else torch.from_numpy(batch),
         )
 
     def _record(self, batch: Population, lr: float, sigma: float, norm: float) -> Record:

@@ -196,7 +196,7 @@ def same_run(left: Checkpoint, right: Checkpoint) -> bool:
             checkpoint.environment,
             checkpoint.network,
             checkpoint.normalizer,
-            checkpoint.reference,
+            checkpoint.vbn_batch,
             checkpoint.solved,
         )
         for checkpoint in (left, right)

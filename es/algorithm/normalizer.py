@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -67,21 +66,18 @@ class Normalizer:
             return np.stack([mean, np.ones_like(mean)])
         return np.stack([mean, 1 / np.sqrt(squares / self.count + VARIANCE_ADDED)])
 
-    def state(self) -> dict[str, Any]:
-        """What `load` takes: plain types and tensors."""
-        return {"count": self.count, "moments": torch.from_numpy(self._moments.copy())}
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return a copy of the statistics, which `load` takes."""
+        moments = torch.from_numpy(self._moments.copy())
+        return {"count": torch.tensor(self.count), "moments": moments}
 
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Takes over a state; ValueError where it is none for such observations."""
+    def load(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Continue with these statistics; raise ValueError unless they fit the observations."""
         count, moments = state["count"], state["moments"]
-        if type(count) is not int or not 0 <= count < 2**63:
+        if count.shape != () or count.dtype != torch.int64 or count < 0:
             raise ValueError("the number of observations is no number")
         if moments.shape != self._moments.shape or moments.dtype != torch.float64:
             raise ValueError("the statistics are not those of such observations")
         if not torch.isfinite(moments).all() or (moments[1] < 0).any():
             raise ValueError("the statistics are out of range")
-        self.count, self._moments = count, moments.numpy().copy()
-
-
-def _finite(result: Result) -> bool:
-    return result.observed is not None and bool(np.isfinite(result.observed).all())
+        self.count, self._moments = int(count), moments.numpy().copy()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
@@ -51,24 +50,23 @@ class Optimizer:
         tensors = [self._parameter, *(each for each in moments if isinstance(each, torch.Tensor))]
         return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
-    def state_dict(self) -> dict[str, Any]:
-        """What `load` takes; its tensors are those that the next step changes."""
-        return self._torch.state_dict()
+    def moments(self) -> dict[str, torch.Tensor]:
+        """Return the tensors that the next step changes, by torch's names: {} before the first."""
+        return self._torch.state_dict()["state"].get(0, {})
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Takes up the moments of a state_dict; ValueError where they do not fit."""
-        for index, values in state["state"].items():
-            if type(index) is not int or index != 0 or set(values) != MOMENTS[self._kind]:
-                raise ValueError(f"the optimiser's state holds {sorted(map(str, values))}")
-            for name, value in values.items():
-                shape = () if name == "step" else self._parameter.shape
-                least = {"step": 1, "exp_avg_sq": 0}.get(name, -math.inf)
-                if value.shape != shape or value.dtype != torch.float32:
-                    raise ValueError(f"the optimiser's {name} is not of this network's shape")
-                if not (torch.isfinite(value) & (value >= least)).all():
-                    raise ValueError(f"the optimiser's {name} is out of range")
-        own = self._torch.state_dict()
-        self._torch.load_state_dict({**own, "state": state["state"]})
+    def load(self, moments: dict[str, torch.Tensor]) -> None:
+        """Continue with these moments; raise ValueError unless they fit."""
+        if moments and set(moments) != MOMENTS[self._kind]:
+            raise ValueError(f"the optimiser's state holds {sorted(moments)}")
+        for name, value in moments.items():
+            shape = () if name == "step" else self._parameter.shape
+            least = {"step": 1, "exp_avg_sq": 0}.get(name, -math.inf)
+            if value.shape != shape or value.dtype != torch.float32:
+                raise ValueError(f"the optimiser's {name} is not of this network's shape")
+            if not (torch.isfinite(value) & (value >= least)).all():
+                raise ValueError(f"the optimiser's {name} is out of range")
+        state = {0: moments} if moments else {}
+        self._torch.load_state_dict({**self._torch.state_dict(), "state": state})
 
 
 def scheduled(schedule: str, update: int, updates: int) -> float:

@@ -1,35 +1,37 @@
-"""Checkpoints: saved atomically, loaded safely, enough to resume exactly.
+"""Checkpoints: everything needed to continue a run exactly, in one safetensors file.
 
-A file holds tensors and plain types only and is loaded with `weights_only=True`, so that opening
-one can never run code. A bare state_dict, as pytorch-es wrote, is loaded as parameters alone.
+docs/checkpoint-format.md describes the file. The weights that pytorch-es wrote are loaded too.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import math
 import os
+import stat
+import warnings
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
+from torch import Tensor
 
-from es.config.option import SCALE
 from es.errors import UsageError
-from es.runs.directory import replace
-from es.runs.vetting import UnfitError, vetted
+from es.runs.directory import LATEST, replace
 
-FORMAT = "evolution-strategies-checkpoint-3"
-
-# Of counters: all but these are whole numbers.
-KINDS: dict[str, tuple[type, ...]] = {
-    "wall_seconds": (float,), "lr": (float,), "sigma": (float,), "best_score": (float, type(None))
-}  # fmt: skip
-DICTS = ("parameters", "optimizer", "counters", "settings", "environment", "network", "versions")
-FRAMES = (torch.Size((1, 42, 42)), torch.float32)
-DEPTH = 8  # of values within values
-MOST, MOST_COUNTED = 10**300, 2**62
+FORMAT = "evolution-strategies-checkpoint-4"
+OLDER = "evolution-strategies-checkpoint-"  # of version 0.1, which wrote them with torch.save
+OPTIMIZER, NORMALIZER, VBN_BATCH = "optimizer.", "normalizer.", "vbn_batch"
+VALUES = ("counters", "settings", "environment", "network", "versions", "solved")  # as JSON
+SOLVED = {"target", "mean", "std"}
+FRAME = torch.Size((1, 42, 42))
+MOST_BYTES = 2**31  # room for a hundred million parameters with two moments
+MOST_COUNTED = 2**62
 
 
 class Counters(NamedTuple):
@@ -37,8 +39,8 @@ class Counters(NamedTuple):
 
     episodes and frames count perturbed rollouts only. max_episode_length is the current cap of
     training episodes. best_score belongs to best.pth (None: there is none yet). lr (before its
-    schedule) and sigma: those of the coming update. evaluated: the update after which --eval-every
-    last evaluated.
+    schedule) and sigma are those of the coming update. evaluated is the update after which
+    --eval-every last evaluated.
     """
 
     update: int
@@ -53,122 +55,154 @@ class Counters(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """Everything a run is made of.
+    """The state of a run.
 
-    parameters: tensors by layer name. optimizer: its state_dict. settings: by Config field.
+    parameters: tensors by layer name. optimizer: its moments by name. settings: by Config field.
     environment, network: the descriptions they are built from. versions: as of `es.runs.versions`.
     solved: the evaluation that ended the run, `{"target": ..., "mean": ..., "std": ...}`, if one
-    did. normalizer: the statistics of observations, where these are normalised. reference:
-    (128, 1, 42, 42), the batch of virtual batch normalisation, where it is used.
+    did. normalizer: the statistics of observations, where these are normalised. vbn_batch:
+    (128, 1, 42, 42), the reference batch of virtual batch normalisation, where it is used.
     """
 
-    parameters: dict[str, torch.Tensor]
-    optimizer: dict[str, Any]
+    parameters: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
     counters: Counters
     settings: dict[str, Any]
     environment: dict[str, Any]
     network: dict[str, Any]
     versions: dict[str, str]
     solved: dict[str, float] | None = None
-    normalizer: dict[str, Any] | None = None
-    reference: torch.Tensor | None = None
+    normalizer: dict[str, Tensor] | None = None
+    vbn_batch: Tensor | None = None
 
 
 def save(checkpoint: Checkpoint, path: Path) -> None:
-    """Writes the whole checkpoint to disk or leaves what was there; raises OSError."""
-    content = {
-        "format": FORMAT, **checkpoint._asdict(), "counters": checkpoint.counters._asdict()
-    }  # fmt: skip
-    buffer = io.BytesIO()  # torch's own words for a full disk are of no help
-    torch.save(content, buffer)
-    replace(path, buffer.getbuffer())
+    """Write the whole checkpoint to disk or leave what was there; raise OSError."""
+    counters = checkpoint.counters
+    if counters.best_score is not None and not math.isfinite(counters.best_score):
+        counters = counters._replace(best_score=None)
+    values = {name: getattr(checkpoint, name) for name in VALUES}
+    text = json.dumps(values | {"counters": counters._asdict()}, allow_nan=False)
+    tensors = {
+        **checkpoint.parameters,
+        **{OPTIMIZER + name: tensor for name, tensor in checkpoint.optimizer.items()},
+        **{NORMALIZER + name: tensor for name, tensor in (checkpoint.normalizer or {}).items()},
+    }
+    if checkpoint.vbn_batch is not None:
+        tensors[VBN_BATCH] = checkpoint.vbn_batch
+    metadata = {"format": FORMAT, "values": text, "crc32": checksum(text, tensors)}
+    replace(path, safetensors.torch.save(tensors, metadata))
 
 
-def load(path: str) -> Checkpoint | dict[str, torch.Tensor]:
-    """A checkpoint of ours, or the tensors by layer name of a bare state_dict.
+def load(path: str) -> Checkpoint | dict[str, Tensor]:
+    """Return a checkpoint of this program, or the weights by layer name of a bare state_dict.
 
-    Raises UsageError for anything else: a missing, damaged or foreign file, or one with code in it.
+    Raise UsageError for anything else: a missing, damaged or foreign file, or one with code in it.
     """
+    content = _read(path)
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            content = torch.load(vetted(file), map_location="cpu", weights_only=True)
-    except OSError as error:
-        remedy = "; give a file in it, such as latest.pth" if os.path.isdir(path) else ""
-        raise UsageError(f"--restore {path}: cannot be read ({error.strerror}){remedy}") from error
-    except Exception as error:  # torch raises all kinds of things for damaged files
-        reason = f" ({error})" if isinstance(error, UnfitError) else ""
+        if content[8:9] == b"{":  # after the length of a safetensors file's header
+            return _checkpoint(content)
+        with warnings.catch_warnings(action="ignore"):  # of odd ways to pickle
+            found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # torch and safetensors raise all kinds of things for damaged files
+        reason = f" ({error})" if isinstance(error, ValueError | SafetensorError) else ""
         raise UsageError(
             f"--restore {path}: is not a checkpoint, or damaged, or holds more than tensors and "
-            f"plain values{reason}; give a .pth file that this program or pytorch-es wrote"
+            f"plain values{reason}; give a file that this program or pytorch-es wrote"
         ) from error
-    if isinstance(content, Mapping) and content.get("format") == FORMAT:
-        return _ours(path, dict(content))
-    if (
-        isinstance(content, Mapping)
-        and content
-        and all(isinstance(key, str) for key in content)
-        and all(isinstance(value, torch.Tensor) for value in content.values())
-        and _is_plain([value.detach() for value in content.values()])
-    ):
-        return dict(content)
+    if isinstance(found, Mapping) and found:
+        version = found.get("format")
+        if isinstance(version, str) and version.startswith(OLDER):
+            raise UsageError(
+                f"--restore {path}: was written by version 0.1 of this program ({version}), and "
+                "this version cannot continue it; use that version, or start a new run"
+            )
+        if all(type(name) is str and isinstance(found[name], Tensor) for name in found):
+            return dict(found)
     raise UsageError(f"--restore {path}: holds neither a checkpoint of this program nor weights")
 
 
-def _ours(path: str, content: dict[str, Any]) -> Checkpoint:
-    """The checkpoint in a file of our format; everything in it is of the type that is relied on."""
+def checksum(values: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return the CRC-32 of the JSON and of all names, types, shapes and bytes of the tensors."""
+    crc = zlib.crc32(values.encode())
+    for name, tensor in sorted(tensors.items()):
+        crc = zlib.crc32(f"{name} {tensor.dtype} {list(tensor.shape)}".encode(), crc)
+        crc = zlib.crc32(tensor.numpy().data, crc)
+    return f"{crc:08x}"
+
+
+def _read(path: str) -> bytes:
+    """Return the bytes of a file; raise UsageError unless it is a regular file of bounded size."""
     try:
-        del content["format"]
-        _require(all(map(_is_plain, content.values())))
-        _require(all(type(content[name]) is dict for name in DICTS))
-        checkpoint = Checkpoint(**content)._replace(counters=Counters(**content["counters"]))
-        counters, solved = checkpoint.counters, checkpoint.solved
-        for name, number in counters._asdict().items():
-            _require(type(number) in KINDS.get(name, (int,)))
-            _require(number is None or math.isfinite(number))
-            _require(name == "best_score" or number >= 0)
-            _require(type(number) is not int or number < MOST_COUNTED)
-        _require(counters.max_episode_length > 0 and counters.lr > 0)
-        _require(SCALE[0](counters.sigma))  # as of the setting, from which it only ever decays
-        _require(type(checkpoint.settings["env_name"]) is str)
-        _require(type(checkpoint.settings["seed"]) is int)
-        _require(all(type(name) is str for pair in checkpoint.versions.items() for name in pair))
-        _require(type(checkpoint.environment["id"]) is str)
-        _require(all(type(key) is str for key in checkpoint.environment["kwargs"]))
-        for number in (checkpoint.environment["frame_skip"], checkpoint.environment["noop_max"]):
-            _require(type(number) is int and number >= 0)
-        _require(isinstance(checkpoint.optimizer["state"], dict))
-        _require(checkpoint.normalizer is None or type(checkpoint.normalizer) is dict)
-        reference = checkpoint.reference
-        _require(reference is None or (reference.shape[1:], reference.dtype) == FRAMES)
-        _require(solved is None or set(solved) == {"mean", "std", "target"})
-        for number in (solved or {}).values():
-            _require(type(number) in (int, float) and math.isfinite(number))
-        for name, tensor in checkpoint.parameters.items():
-            _require(type(name) is str and isinstance(tensor, torch.Tensor))
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise UsageError(f"--restore {path}: is incomplete or damaged ({error})") from error
-    return checkpoint
-
-
-def _is_plain(value: Any, depth: int = DEPTH) -> bool:
-    """Whether this is a plain value, or ordinary tensors, as `save` writes them."""
-    if isinstance(value, torch.Tensor):  # its numbers lie there one by one, or it could be endless
-        return value.device.type == "cpu" and value.is_contiguous() and not value.requires_grad
-    if isinstance(value, dict):
-        keys = all(type(key) in (str, int) for key in value)
-        return keys and _is_plain([*value, *value.values()], depth)
-    if isinstance(value, list | tuple):
-        return depth > 0 and all(_is_plain(item, depth - 1) for item in value)
-    if type(value) is int:
-        return abs(value) < MOST
-    return value is None or type(value) in (str, float, bool)
+        with open(path, "rb", opener=_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError("it is not an ordinary file")
+            if status.st_size > MOST_BYTES:
+                raise ValueError(f"it is larger than {MOST_BYTES >> 30} GiB")
+            return file.read(status.st_size)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        remedy = f"; give a file in it, such as {LATEST}" if os.path.isdir(path) else ""
+        raise UsageError(f"--restore {path}: cannot be read ({reason}){remedy}") from error
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Opens a file; a pipe that nobody writes to, too."""
+    """Open a file, and a pipe that nobody writes to as well."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _require(condition: bool) -> None:
-    if not condition:
-        raise ValueError("a value is not of the type that it is saved as")
+def _checkpoint(content: bytes) -> Checkpoint:
+    """Return the checkpoint in a safetensors file; raise ValueError unless all of it is valid."""
+    from pydantic import ConfigDict, TypeAdapter, ValidationError  # which takes a while
+
+    parameters = safetensors.torch.load(content)
+    # The functions of safetensors that take bytes do not return the metadata.
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    metadata = header.get("__metadata__", {})
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"its format is not {FORMAT}")
+    if metadata.get("crc32") != checksum(metadata["values"], parameters):
+        raise ValueError("its checksum is wrong")
+    optimizer, normalizer = (
+        {
+            name.removeprefix(prefix): parameters.pop(name)
+            for name in list(parameters)
+            if name.startswith(prefix)
+        }
+        for prefix in (OPTIMIZER, NORMALIZER)
+    )
+    values = json.loads(metadata["values"]) | {
+        "vbn_batch": parameters.pop(VBN_BATCH, None),
+        "parameters": parameters,
+        "optimizer": optimizer,
+        "normalizer": normalizer or None,
+    }
+    config = ConfigDict(
+        strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True
+    )
+    try:
+        checkpoint = TypeAdapter(Checkpoint, config=config).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    _require_sound(checkpoint)
+    return checkpoint
+
+
+def _require_sound(checkpoint: Checkpoint) -> None:
+    """Raise ValueError for values of the right types that no run has."""
+    counters, settings = checkpoint.counters, checkpoint.settings
+    solved, batch = checkpoint.solved, checkpoint.vbn_batch
+    numbers = [number for number in counters._replace(best_score=None) if number is not None]
+    largest = max(number for number in numbers if isinstance(number, int))
+    sound = counters.max_episode_length and counters.lr and 1e-30 <= counters.sigma <= 1e30
+    if not sound or min(numbers) < 0 or largest >= MOST_COUNTED:
+        raise ValueError("a counter is out of range")
+    if type(settings.get("env_name")) is not str or type(settings.get("seed")) is not int:
+        raise ValueError("its settings are incomplete")
+    if solved is not None and set(solved) != SOLVED:
+        raise ValueError("its last evaluation is incomplete")
+    if batch is not None and (batch.shape[1:], batch.dtype) != (FRAME, torch.float32):
+        raise ValueError("its reference batch holds no frames")

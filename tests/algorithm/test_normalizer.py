@@ -53,8 +53,9 @@ def test_a_state_goes_on_where_it_was_saved():
 @pytest.mark.parametrize(
     "change",
     [
-        {"count": -1},
-        {"count": 1.5},
+        {"count": torch.tensor(-1)},
+        {"count": torch.tensor(1.5)},
+        {"count": torch.tensor([1, 2])},
         {"moments": torch.zeros(2, 3).double()},
         {"moments": torch.zeros(2, 2)},
         {"moments": torch.full((2, 2), torch.nan).double()},

@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pickle
 import random
-import struct
-import zipfile
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
+import safetensors.torch
 import torch
 
+from es.runs.checkpoint import FORMAT, checksum
+
 OWNED = "owned"  # the file that hostile code would make
-GIGABYTES = 2**36
-
-
-def _laughing(start: bytes, end: bytes, holder: bytes) -> bytes:
-    """What holds twice what holds twice what ..., fifty times. holder: pickles it, as `last`."""
-    pickled = start + b"(K\x01K\x01" + end + b"q\x00"
-    for level in range(1, 50):
-        fetch = b"h" + bytes([level - 1])
-        pickled += start + b"(" + fetch * 2 + end + b"q" + bytes([level])
-    return b"\x80\x02" + pickled + holder.replace(b"last", b"h" + bytes([49])) + b"."
-
-
-# Pickles that take memory or time without bound, in whatever opens them trustingly.
-BOMBS = {
-    "lists of lists": _laughing(b"]", b"e", b"}X\x01\x00\x00\x00alasts"),
-    "a key to be hashed": _laughing(b"", b"t", b"}lastK\x01s"),
-    "depth": b"\x80\x02" + b"]" * 10**6 + b"a" * (10**6 - 1) + b".",
-    "a far memo": b"\x80\x02}r\xff\xff\xff\xff.",
-    "a long string": b"\x80\x02\x8d" + struct.pack("<Q", GIGABYTES) + b"a.",
-    "a long number": b"\x80\x02\x8b" + struct.pack("<i", 2**31 - 1) + b"1.",
-    "bytes": b"\x80\x02cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85R.",
-}
+HUGE = 2**40
 
 
 class Malicious:
@@ -44,11 +24,58 @@ class Malicious:
         return os.system, (f"touch {OWNED}",)
 
 
-class Greedy:
-    """Asks for memory by a call that torch allows."""
+def contents(good: bytes) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The tensors and the values of a checkpoint."""
+    header = json.loads(good[8 : 8 + int.from_bytes(good[:8], "little")])
+    return safetensors.torch.load(good), json.loads(header["__metadata__"]["values"])
 
-    def __reduce__(self) -> Any:
-        return bytearray, (GIGABYTES,)
+
+def packed(tensors: dict[str, torch.Tensor], values: Any, **metadata: str) -> bytes:
+    """A file with these, and with their checksum."""
+    text = values if isinstance(values, str) else json.dumps(values)
+    own = {"format": FORMAT, "values": text, "crc32": checksum(text, tensors)}
+    return safetensors.torch.save(tensors, own | metadata)
+
+
+def pickled(content: Any, *, old: bool = False) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer, _use_new_zipfile_serialization=not old)
+    return buffer.getvalue()
+
+
+def with_header(header: Any, numbers: bytes = b"") -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + numbers
+
+
+# Headers that take memory or time without bound, in whatever believes them.
+BOMBS = {
+    "long": (2**62).to_bytes(8, "little") + b"{}",
+    "deep": with_header(b'{"a":' * 10**5),
+    "a huge tensor": with_header(
+        {"a": {"dtype": "F32", "shape": [HUGE], "data_offsets": [0, 4 * HUGE]}}
+    ),
+    "beyond the file": with_header(
+        {"a": {"dtype": "F32", "shape": [HUGE], "data_offsets": [0, 4]}}, bytes(4)
+    ),
+    "too many dimensions": with_header(
+        {"a": {"dtype": "F32", "shape": [2**62, 2**62, 0], "data_offsets": [0, 0]}}
+    ),
+    "overlapping": with_header(
+        {
+            f"{number}": {"dtype": "U8", "shape": [10**6], "data_offsets": [0, 10**6]}
+            for number in range(10**5)
+        },
+        bytes(10**6),
+    ),
+    "metadata of numbers": with_header({"__metadata__": {"format": 1, "values": 2}}),
+    "no metadata": with_header(
+        {"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}, b"abcd"
+    ),
+    "deep values": packed({}, "[" * 10**6),
+    "a long number": packed({}, "1" * 10**6),
+    "no values": packed({}, "[]"),
+}
 
 
 def truncated(good: bytes, rng: random.Random) -> bytes:
@@ -70,60 +97,55 @@ def overwritten(good: bytes, rng: random.Random) -> bytes:
 
 
 def swapped(good: bytes, rng: random.Random) -> bytes:
-    """Two keys of one level with each other's values; some are still a checkpoint."""
-    content = contents(good)
-    parts = rng.choice([content, *_dicts(content)])
-    first, second = rng.sample(sorted(parts, key=str), 2)
+    """Two names of one level with each other's contents; some are still a checkpoint."""
+    tensors, values = contents(good)
+    parts = rng.choice([tensors, values, *_dicts(values)])
+    first, second = rng.sample(sorted(parts), 2)
     parts[first], parts[second] = parts[second], parts[first]
-    return packed(content)
+    return packed(tensors, values)
 
 
 def misshapen(good: bytes, rng: random.Random) -> bytes:
-    content = contents(good)
-    holder, key = rng.choice(list(_tensors(content)))
-    tensor = holder[key]
-    holder[key] = rng.choice(
-        [
-            lambda: tensor.reshape(-1)[:-1].clone(),
-            lambda: torch.cat([tensor.reshape(-1), torch.zeros(1, dtype=tensor.dtype)]),
-            lambda: tensor.unsqueeze(0),
-            lambda: torch.zeros((), dtype=tensor.dtype),
-            lambda: torch.zeros(0, 3),
-            lambda: torch.zeros(1).expand(GIGABYTES, 3),
-            lambda: torch.zeros(1).expand(tensor.shape),
-            lambda: tensor.to_sparse(),
-            lambda: tensor.bool(),
-            lambda: tensor.double() if tensor.dtype == torch.float32 else tensor.float(),
-            lambda: tensor * float("nan"),
-            lambda: None,
-        ]
-    )()
-    return packed(content)
+    tensors, values = contents(good)
+    name = rng.choice(sorted(tensors))
+    tensor = tensors.pop(name)
+    changes: list[Callable[[], torch.Tensor]] = [
+        lambda: tensor.reshape(-1)[:-1].clone(),
+        lambda: torch.cat([tensor.reshape(-1), torch.zeros(1, dtype=tensor.dtype)]),
+        lambda: tensor.unsqueeze(0),
+        lambda: torch.zeros((), dtype=tensor.dtype),
+        lambda: torch.zeros(0, 3),
+        lambda: tensor.bool(),
+        lambda: tensor.double() if tensor.dtype == torch.float32 else tensor.float(),
+        lambda: tensor * float("nan"),
+    ]
+    if rng.randrange(len(changes) + 1):  # else it is missing
+        tensors[name] = rng.choice(changes)()
+    return packed(tensors, values)
 
 
 def wrong(good: bytes, rng: random.Random) -> bytes:
-    """A plain value replaced, removed or added."""
-    content = contents(good)
-    holder = rng.choice([content, *_dicts(content)])
-    key = rng.choice(sorted(holder, key=str))
-    values: list[Any] = [
+    """A value replaced, removed or added."""
+    tensors, values = contents(good)
+    holder = rng.choice([values, *_dicts(values)])
+    key = rng.choice(sorted(holder))
+    odd: list[Any] = [
         None, -1, 2**63, 10**400, float("nan"), float("inf"), "", "x\x1b[2J\n" * 9, "x" * 10**5,
-        [], {}, True, [[[]]], torch.zeros(2), b"bytes", 3 + 4j,
+        "\udcff", [], {}, True, [[[]]],
     ]  # fmt: skip
     match rng.randrange(4):
         case 0:
             del holder[key]
         case 1:
-            holder["one more"] = rng.choice(values)
+            holder["one more"] = rng.choice(odd)
         case _:
-            holder[key] = rng.choice(values)
-    return packed(content)
+            holder[key] = rng.choice(odd)
+    return packed(tensors, values)
 
 
 def huge(good: bytes, rng: random.Random) -> bytes:
     """Settings that ask for more than any computer has."""
-    content = contents(good)
-    settings = content["settings"]
+    tensors, values = contents(good)
     key, value = rng.choice(
         [
             ("hidden_sizes", [65_536] * 50), ("hidden_sizes", [1] * 10**5), ("n", 10**12),
@@ -132,32 +154,30 @@ def huge(good: bytes, rng: random.Random) -> bytes:
             ("max_episode_length", 10**30), ("seed", 10**299), ("env_kwargs", ["states=10**9"]),
         ]
     )  # fmt: skip
-    settings[key] = value
-    return packed(content)
+    values["settings"][key] = value
+    return packed(tensors, values)
 
 
 def hostile(good: bytes, rng: random.Random) -> bytes:
     """What runs code, or takes time or memory without bound, in whatever opens it trustingly."""
+    tensors, values = contents(good)
     makers: list[Callable[[], bytes]] = [
         lambda: pickle.dumps(Malicious()),
-        lambda: pickle.dumps({"format": "x", "parameters": Malicious()}, protocol=2),
-        lambda: packed(contents(good) | {"parameters": Malicious()}),
-        lambda: packed(contents(good) | {"settings": {"env_name": Malicious()}}),
-        lambda: packed({"a": Malicious()}, old=True),
-        lambda: packed(contents(good) | {"settings": Greedy()}),
-        lambda: packed({"a": Greedy()}, old=True),
-        *(partial(with_pickle, good, bomb) for bomb in BOMBS.values()),
-        lambda: rezipped(good, compression=zipfile.ZIP_DEFLATED),
-        lambda: rezipped(good, more={"archive/data/0": bytes(10**8)},
-                     compression=zipfile.ZIP_DEFLATED),
-        lambda: _with_huge_record(good),
-        lambda: _old_with_huge_storage(),
-        lambda: rezipped(good, drop="data/0"),
-        lambda: rezipped(good, drop="data.pkl"),
+        lambda: pickled({"a": Malicious()}),
+        lambda: pickled({"a": Malicious()}, old=True),
+        lambda: pickled({"linear1.weight": torch.zeros(1).expand(HUGE, 3)}),
+        lambda: pickled({"linear1.weight": torch.zeros(2, 2, device="meta")}),
+        lambda: pickled({"linear1.weight": torch.zeros(2, 2).to_sparse()}),
+        *(lambda bomb=bomb: bomb for bomb in BOMBS.values()),
+        lambda: packed(tensors, values, format="evolution-strategies-checkpoint-5"),
+        lambda: packed(tensors, values, crc32="00000000"),
+        lambda: packed(
+            tensors | {f"more.{number}": torch.zeros(0) for number in range(10**4)}, values
+        ),
         lambda: b"PK\x03\x04" + good,
         lambda: good + bytes(1000),
         lambda: rng.randbytes(5000),
-    ]  # fmt: skip
+    ]
     return rng.choice(makers)()
 
 
@@ -172,61 +192,8 @@ def damaged(good: bytes, number: int) -> tuple[str, bytes]:
     return kind.__name__, kind(good, random.Random(number))
 
 
-def contents(good: bytes) -> dict[str, Any]:
-    return torch.load(io.BytesIO(good), weights_only=True)
-
-
-def packed(content: Any, *, old: bool = False) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(content, buffer, _use_new_zipfile_serialization=not old)
-    return buffer.getvalue()
-
-
-def rezipped(
-    good: bytes,
-    more: dict[str, bytes] | None = None,
-    drop: str = "nothing",
-    compression: int = zipfile.ZIP_STORED,
-) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(good)) as old, zipfile.ZipFile(buffer, "w", compression) as new:
-        parts = {info.filename: old.read(info) for info in old.infolist()} | (more or {})
-        for name, part in parts.items():
-            if not name.endswith(drop):
-                new.writestr(name, part)
-    return buffer.getvalue()
-
-
-def with_pickle(good: bytes, pickled: bytes) -> bytes:
-    with zipfile.ZipFile(io.BytesIO(good)) as old:
-        (name,) = (name for name in old.namelist() if name.endswith("data.pkl"))
-    return rezipped(good, {name: pickled})
-
-
-def _with_huge_record(good: bytes) -> bytes:
-    """The directory of the archive tells of a part of many gigabytes."""
-    content = bytearray(good)
-    at = content.rindex(b"PK\x01\x02")
-    content[at + 20 : at + 28] = struct.pack("<II", 2**32 - 2, 2**32 - 2)
-    return bytes(content)
-
-
-def _old_with_huge_storage() -> bytes:
-    """A storage of so many numbers, which the file does not have."""
-    content = packed({"a": torch.zeros(1000)}, old=True)
-    return content.replace(b"M\xe8\x03", b"J" + struct.pack("<i", 2**31 - 1))
-
-
 def _dicts(content: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for value in content.values():
         if isinstance(value, dict) and len(value) > 1:
             yield value
             yield from _dicts(value)
-
-
-def _tensors(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    for key, value in content.items():
-        if isinstance(value, torch.Tensor):
-            yield content, key
-        elif isinstance(value, dict):
-            yield from _tensors(value)
