@@ -9,8 +9,6 @@ if __name__ == "__main__":
     # Until the handlers are installed, Ctrl-C ends the program without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-import contextlib
-import io
 import re
 import sys
 from collections.abc import Sequence
@@ -23,7 +21,7 @@ from es.program import execute, not_installed
 try:
     import tyro
 
-    from es.config.explanation import explain
+    from es.config.flags import read
     from es.errors import UsageError
     from es.interrupts import Interrupted, Interrupts
     from es.runs import directory as rundir
@@ -64,14 +62,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> Options:
     """The command line's options; exits for `--help`, and raises UsageError."""
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):  # where tyro would draw a box
-            options = tyro.cli(Options, args=list(argv), prog="compare.py")
-    except SystemExit as leaving:
-        if not leaving.code:
-            raise
-        kinds = {"--by": By, "--output": str}
-        raise UsageError(explain(argv, kinds, positional=True)) from None
+    options: Options = read(Options, argv, "compare.py")
     if not options.run_dirs:
         raise UsageError("RUN_DIR: is missing; give the directories of runs, see --help")
     return options

@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import importlib.util
 import inspect
-import io
 import os
 import sys
 import typing
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from es.config import Config, flag, sources
+from es.config.flags import argument, read
 from es.config.option import COUNT, NOT_EMPTY, NOT_NEGATIVE, POSITIVE, option
 from es.config.validation import require, validate
 from es.errors import UsageError
@@ -75,10 +75,6 @@ class Flags:
     )  # fmt: skip
 
 
-FIELD_TYPES = typing.get_type_hints(Flags)
-KINDS = {_spelled(name): kind for name, kind in FIELD_TYPES.items()}
-
-
 def main(argv: Sequence[str]) -> int:
     """Runs a command line; the result is the exit status."""
     return execute(partial(run, argv))
@@ -127,7 +123,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
 def prepare(argv: Sequence[str]) -> Sweep:
     """What a command line asks for, checked; nothing on disk is changed. Raises UsageError."""
     flags, rest = read_flags(argv)
-    base, given = read_base(argv, rest)
+    base, given = read_base(rest)
     if importlib.util.find_spec("optuna") is None:
         raise UsageError("sweep.py needs Optuna: pip install -r requirements-extra.txt")
     source = f"--space {flags.space}" if flags.space else SHIPPED.name
@@ -166,43 +162,30 @@ def _processes(config: Config) -> int:
 
 
 def read_flags(argv: Sequence[str]) -> tuple[Flags, list[str]]:
-    """The sweep's own flags, and the rest of the command line; UsageError for a wrong value."""
-    import tyro
-
-    entries = [
-        sources.argument(field, FIELD_TYPES[field.name], field.default)
-        for field in dataclasses.fields(Flags)
-    ]
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):  # where tyro would draw a box
-            parsed: Any
-            parsed, rest = tyro.cli(
-                dataclasses.make_dataclass("Flags", entries, frozen=True),
-                args=list(argv),
-                prog="sweep.py",
-                description=inspect.getdoc(Flags),
-                return_unknown_args=True,
-            )
-    except SystemExit as leaving:
-        if not leaving.code:
-            raise
-        raise sources.mistake(argv, KINDS) from None
+    """Return the sweep's own flags, and the rest of the command line; raise UsageError."""
+    kind = dataclasses.make_dataclass("Flags", _arguments(), frozen=True)
+    description = inspect.getdoc(Flags)
+    parsed, rest = read(kind, argv, "sweep.py", description=description, return_unknown_args=True)
     flags = Flags(**vars(parsed))
     for field in dataclasses.fields(Flags):
         require(_spelled(field.name), getattr(flags, field.name), field.metadata["check"])
     return flags, rest
 
 
-def read_base(argv: Sequence[str], rest: Sequence[str]) -> tuple[Config, set[str]]:
+def _arguments() -> list[tuple[str, Any, Any]]:
+    types = typing.get_type_hints(Flags)
+    return [
+        argument(field, types[field.name], field.default) for field in dataclasses.fields(Flags)
+    ]
+
+
+def read_base(rest: Sequence[str]) -> tuple[Config, set[str]]:
     """The settings that hold for all trials, and the fields that were given as flags.
 
-    argv: the whole command line; rest: what of it is the trainer's. Raises UsageError where they
-    are wrong, or make no sense for many runs.
+    rest: what of the command line is the trainer's. Raises UsageError where they are wrong, or
+    make no sense for many runs.
     """
-    try:
-        config = sources.parse(rest)
-    except UsageError:  # which may be a flag of the sweep's, misspelled
-        raise sources.mistake(argv, KINDS) from None
+    config = sources.parse(rest, others=_arguments())  # one of which may be misspelled
     file: dict[str, Any] = {}
     if config.config is not None:
         file = sources.read_toml(config.config)

@@ -10,21 +10,21 @@ import typing
 from dataclasses import dataclass
 from typing import Any
 
-from es.config.learning import Learning
-from es.config.running import Running
+from es.config.learning import AlgorithmSettings
+from es.config.running import RunSettings
 
 
 @dataclass(frozen=True)
-class Config(Running, Learning):  # the last base's fields come first
+class Config(RunSettings, AlgorithmSettings):  # the last base's fields come first
     """Train control policies with Evolution Strategies, or watch a trained one."""
 
     @property
     def optimizer_name(self) -> str:
-        """The optimiser, whichever flag it was chosen with."""
+        """Return the optimiser, by whichever flag it was chosen."""
         return self.optimizer or ("adam" if self.use_adam else "sgd")
 
     def hyperparameters(self) -> dict[str, bool | float | str | None]:
-        """The settings of the algorithm as a table's cells, by which runs are compared."""
+        """Return the settings of the algorithm as cells of a table, for comparing runs."""
         chosen = [name for name, field in FIELDS.items() if field.metadata["algorithm"]]
         values = {name: getattr(self, name) for name in chosen if name != "use_adam"}
         values["optimizer"] = self.optimizer_name
@@ -34,7 +34,7 @@ class Config(Running, Learning):  # the last base's fields come first
         }
 
     def saved(self) -> dict[str, Any]:
-        """The settings that belong to the run, as plain types; unset ones are left out."""
+        """Return the settings that belong to the run, as plain types, without unset ones."""
         values = {f.name: getattr(self, f.name) for f in FIELDS.values() if f.metadata["saved"]}
         if not self.restore:
             values.pop("override")  # which would let the file override another run's settings
@@ -50,5 +50,5 @@ TYPES = typing.get_type_hints(Config)
 
 
 def flag(name: str) -> str:
-    """A field's flag: `lr_decay` -> `--lr-decay`."""
+    """Return a field's flag: `lr_decay` -> `--lr-decay`."""
     return "--" + (FIELDS[name].metadata["name"] or name.replace("_", "-"))

@@ -1,4 +1,4 @@
-"""What is learned, and how: the settings that decide what is computed, which resuming keeps."""
+"""Settings that decide what is computed; a resumed run keeps them."""
 
 from __future__ import annotations
 
@@ -6,146 +6,125 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from es.config.option import (
-    AMOUNT,
-    ASSIGNMENTS,
-    BELOW_ONE,
-    FRACTION,
-    NOOPS,
-    NOT_EMPTY,
-    NOT_NEGATIVE,
-    POSITIVE,
-    PROBABILITY,
-    REPEATS,
-    SCALE,
-    STRENGTH,
-    TWO_OR_MORE,
-    WIDTHS,
-    option,
-)
+from es.config import option
 
-task = partial(option, group="task", algorithm=True)
-policy = partial(option, group="policy", algorithm=True)
-algorithm = partial(option, group="algorithm", algorithm=True)
+task = partial(option.option, group="task", algorithm=True)
+policy = partial(option.option, group="policy", algorithm=True)
+algorithm = partial(option.option, group="algorithm", algorithm=True)
 
 
 @dataclass(frozen=True)
-class Learning:
-    """Task, policy and algorithm."""
+class AlgorithmSettings:
+    """Settings of the task, the policy and the algorithm."""
 
-    env_name: str = task("PongDeterministic-v4", help="Gymnasium environment id.", check=NOT_EMPTY)
+    env_name: str = task("PongDeterministic-v4", "Gymnasium environment id.", option.NOT_EMPTY)
     env_kwargs: tuple[str, ...] = task(
         (),
-        help="Arguments of the environment, such as continuous=True.",
-        check=ASSIGNMENTS,
+        "Arguments of the environment, such as continuous=True.",
+        option.ASSIGNMENTS,
         shown="none",
     )
-    max_episode_length: int = task(100_000, help="Steps per episode at most.", check=POSITIVE)
+    max_episode_length: int = task(100_000, "Steps per episode at most.", option.POSITIVE)
     variable_ep_len: bool = task(
-        False, help="After each update, cap training episodes at twice the batch's mean length."
+        False, "After each update, cap training episodes at twice the batch's mean length."
     )
     adaptive_ep_len: bool = task(
         False,
-        help="Cap training episodes at twice the mean length so far; when many reach the cap, "
+        "Cap training episodes at twice the mean length so far; when many reach the cap, "
         "raise it by half.",
     )
     frame_skip: int | None = task(
         None,
-        help="Repeat each action for so many steps or, of an Atari game, frames.",
-        check=REPEATS,
+        "Repeat each action for so many steps or, of an Atari game, frames.",
+        option.REPEATS,
         shown="1; Atari games have their own",
     )
-    noop_max: int = task(
-        0, help="Atari: begin episodes with up to so many random no-ops.", check=NOOPS
-    )
+    noop_max: int = task(0, "Atari: begin episodes with up to so many random no-ops.", option.NOOPS)
     sticky_actions: float | None = task(
         None,
-        help="Atari: probability that the emulator repeats the previous action.",
-        check=PROBABILITY,
+        "Atari: probability that the emulator repeats the previous action.",
+        option.PROBABILITY,
         shown="the game's own",
     )
     reward_shift: float = task(
         0.0,
-        help="Subtract this from each step's reward for training, such as an alive bonus.",
-        check=AMOUNT,
+        "Subtract this from each step's reward for training, such as an alive bonus.",
+        option.AMOUNT,
     )
 
-    small_net: bool = policy(False, help="Use the small MLP instead of the Convnet-LSTM.")
+    small_net: bool = policy(False, "Use the small MLP instead of the Convnet-LSTM.")
     hidden_sizes: tuple[int, ...] = policy(
-        (64, 64), help="Units of the MLP's hidden layers; nothing for a linear policy.",
-        check=WIDTHS,
-    )  # fmt: skip
+        (64, 64), "Units of the MLP's hidden layers; nothing for a linear policy.", option.WIDTHS
+    )
     activation: Literal["selu", "tanh", "relu"] = policy(
-        "selu", help="Activation of the MLP's hidden layers."
+        "selu", "Activation of the MLP's hidden layers."
     )
     obs_norm: bool = policy(
-        False, help="Normalise observations by their running mean and standard deviation (MLP)."
+        False, "Normalise observations by their running mean and standard deviation (MLP)."
     )
-    vbn: bool = policy(False, help="Virtual batch normalisation (Convnet-LSTM).")
+    vbn: bool = policy(False, "Virtual batch normalisation (Convnet-LSTM).")
     action_bins: int | None = policy(
         None,
-        help="Choose continuous actions among so many evenly spread values per dimension.",
-        check=TWO_OR_MORE,
+        "Choose continuous actions among so many evenly spread values per dimension.",
+        option.TWO_OR_MORE,
         shown="off",
     )
     action_noise: float = policy(
         0.0,
-        help="Standard deviation of noise on continuous actions in training, in their own units.",
-        check=STRENGTH,
+        "Standard deviation of noise on continuous actions in training, in their own units.",
+        option.STRENGTH,
     )
 
     n: int = algorithm(
-        40, help="Batch size: perturbations per update (even, for mirrored pairs).",
-        check=TWO_OR_MORE,
-    )  # fmt: skip
-    sigma: float = algorithm(0.05, help="Standard deviation of the perturbations.", check=SCALE)
+        40, "Batch size: perturbations per update (even, for mirrored pairs).", option.TWO_OR_MORE
+    )
+    sigma: float = algorithm(0.05, "Standard deviation of the perturbations.", option.SCALE)
     sigma_decay: float = algorithm(
-        1.0, help="Sigma is multiplied by it after each update.", check=FRACTION
+        1.0, "Sigma is multiplied by it after each update.", option.FRACTION
     )
     sigma_min: float | None = algorithm(
-        None, help="Where --sigma-decay ends.", check=SCALE, shown="no limit"
+        None, "Where --sigma-decay ends.", option.SCALE, shown="no limit"
     )
-    lr: float = algorithm(0.1, help="Learning rate.", check=SCALE)
+    lr: float = algorithm(0.1, "Learning rate.", option.SCALE)
     lr_decay: float = algorithm(
-        1.0, help="The learning rate is multiplied by it after each update.", check=SCALE
+        1.0, "The learning rate is multiplied by it after each update.", option.SCALE
     )
     lr_schedule: Literal["constant", "linear", "cosine"] = algorithm(
-        "constant", help="Course of the learning rate, down to 0 after --max-gradient-updates."
+        "constant", "Course of the learning rate, down to 0 after --max-gradient-updates."
     )
     optimizer: Literal["sgd", "adam", "adamw"] | None = algorithm(
-        None, help="Optimiser that takes the step.", shown="sgd"
+        None, "Optimiser that takes the step.", shown="sgd"
     )
-    use_adam: bool = algorithm(False, help="The same as --optimizer adam.", name="useAdam")
-    momentum: float = algorithm(0.0, help="Momentum of SGD.", check=BELOW_ONE)
+    use_adam: bool = algorithm(False, "The same as --optimizer adam.", name="useAdam")
+    momentum: float = algorithm(0.0, "Momentum of SGD.", option.BELOW_ONE)
     weight_decay: float = algorithm(
-        0.0, help="Weight decay: L2 in the gradient, decoupled with adamw.", check=STRENGTH
+        0.0, "Weight decay: L2 in the gradient, decoupled with adamw.", option.STRENGTH
     )
     sampling: Literal["antithetic", "gaussian"] = algorithm(
-        "antithetic", help="Perturbations in mirrored pairs, or each with noise of its own."
+        "antithetic", "Perturbations in mirrored pairs, or each with noise of its own."
     )
     shaping: Literal["nes", "centered-rank", "normalized", "raw"] = algorithm(
-        "nes", help="Fitness shaping: how returns become utilities."
+        "nes", "Fitness shaping: how returns become utilities."
     )
     top_directions: int | None = algorithm(
         None,
-        help="Learn from so many pairs only: those with the best better member.",
-        check=POSITIVE,
+        "Learn from so many pairs only: those with the best better member.",
+        option.POSITIVE,
         shown="all",
     )
     episodes_per_perturbation: int = algorithm(
-        1, help="Episodes whose mean return is a perturbation's.", check=POSITIVE
+        1, "Episodes whose mean return is a perturbation's.", option.POSITIVE
     )
     episode_seeding: Literal["pair", "update", "independent"] = algorithm(
         "pair",
-        help="Who plays the same episodes: perturbations by the same noise, all of an update, "
-        "or none.",
+        "Who plays the same episodes: perturbations by the same noise, all of an update, or none.",
     )
     param_fraction: float = algorithm(
-        1.0, help="Each perturbation changes this fraction of the parameters.", check=FRACTION
+        1.0, "Each perturbation changes this fraction of the parameters.", option.FRACTION
     )
     seed: int | None = algorithm(
         None,
-        help="Seed of everything random. With --test: of the episodes.",
-        check=NOT_NEGATIVE,
+        "Seed of everything random. With --test: of the episodes.",
+        option.NOT_NEGATIVE,
         shown="drawn, printed and saved; with --test: the run's evaluation episodes",
     )

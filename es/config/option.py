@@ -1,4 +1,4 @@
-"""How a setting is declared: its default, help text, check and what it belongs to."""
+"""Declaration of a setting: its default, help text, check and group."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ WORKERS: Check = (
 
 def option(
     default: Any,
-    group: str,
     help: str,  # noqa: A002 (the word that tyro and argparse use)
     check: Check | None = None,
     *,
+    group: str,
     name: str | None = None,
     shown: str | None = None,
     algorithm: bool = False,
     saved: bool = True,
 ) -> Any:
-    """A field of `Config`.
+    """Return a field of `Config`.
 
     check: what a value other than None must fulfil, and the words for it.
     name: the flag's name where it is not the field's with hyphens.

@@ -1,4 +1,4 @@
-"""How a run is run, ended, reported and watched: nothing of it changes what an update computes."""
+"""Settings that change nothing of what an update computes: ending, files, reports, playing."""
 
 from __future__ import annotations
 
@@ -6,123 +6,109 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from es.config.option import (
-    COUNT,
-    NOT_EMPTY,
-    POSITIVE,
-    RAY,
-    REPEATS,
-    VIDEO,
-    WORKERS,
-    option,
-)
+from es.config import option
 
-ending = partial(option, group="ending")
-evaluation = partial(option, group="evaluation")
-run = partial(option, group="run")
-watching = partial(option, group="watching", saved=False)
+ending = partial(option.option, group="ending")
+evaluation = partial(option.option, group="evaluation")
+run = partial(option.option, group="run")
+watching = partial(option.option, group="watching", saved=False)
 
 
 @dataclass(frozen=True)
-class Running:
-    """Ending, evaluation, the run's processes and files, and playing its policy."""
+class RunSettings:
+    """Settings of ending, evaluation, processes and files, and of playing a policy."""
 
     max_gradient_updates: int = ending(
-        100_000, help="Updates at most, counted from the run's first.", check=POSITIVE
+        100_000, "Updates at most, counted from the run's first.", option.POSITIVE
     )
     max_frames: int | None = ending(
-        None, help="End after this many training steps.", check=POSITIVE, shown="no limit"
+        None, "End after this many training steps.", option.POSITIVE, shown="no limit"
     )
     max_minutes: float | None = ending(
-        None, help="End after this many minutes of training.", check=POSITIVE, shown="no limit"
+        None, "End after this many minutes of training.", option.POSITIVE, shown="no limit"
     )
     target_return: float | None = ending(
         None,
-        help="End as soon as the policy's mean return over --eval-episodes reaches this.",
+        "End as soon as the policy's mean return over --eval-episodes reaches this.",
         shown="none",
     )
 
-    eval_episodes: int = evaluation(20, help="Episodes of one evaluation.", check=COUNT)
+    eval_episodes: int = evaluation(20, "Episodes of one evaluation.", option.COUNT)
     eval_every: int | None = evaluation(
         None,
-        help="Evaluate after every so many updates; best.pth then goes by the evaluation.",
-        check=POSITIVE,
+        "Evaluate after every so many updates; best.pth then goes by the evaluation.",
+        option.POSITIVE,
         shown="off",
     )
 
     workers: int | Literal["auto"] | None = run(
         None,
-        help="Worker processes; 'auto' is one per core, 0 plays in this process.",
-        check=WORKERS,
+        "Worker processes; 'auto' is one per core, 0 plays in this process.",
+        option.WORKERS,
         shown="one per perturbation and one for the unperturbed parameters",
     )
     rollout_timeout: float | None = run(
         None,
-        help="Replace a worker process whose episode takes longer than so many seconds.",
-        check=POSITIVE,
+        "Replace a worker process whose episode takes longer than so many seconds.",
+        option.POSITIVE,
         shown="off",
     )
     ray: str | None = run(
         None,
-        help="Play on a Ray cluster: HOST:PORT, 'auto' (the one of this machine) or 'local' (a Ray "
+        "Play on a Ray cluster: HOST:PORT, 'auto' (the one of this machine) or 'local' (a Ray "
         "started here); --workers is then per node.",
-        check=RAY,
+        option.RAY,
         shown="off",
         saved=False,
     )
     ray_timeout: float = run(
         120.0,
-        help="End when the cluster has had no worker for so many seconds.",
-        check=POSITIVE,
+        "End when the cluster has had no worker for so many seconds.",
+        option.POSITIVE,
         saved=False,
     )
     run_dir: str | None = run(
-        None, help="Directory of the run.", check=NOT_EMPTY, shown="checkpoints/<env-name>"
+        None, "Directory of the run.", option.NOT_EMPTY, shown="checkpoints/<env-name>"
     )
     save_every: int | None = run(
-        None, help="Also keep update-<K>.pth every so many updates.", check=POSITIVE, shown="off"
+        None, "Also keep update-<K>.pth every so many updates.", option.POSITIVE, shown="off"
     )
     video_every: int | None = run(
         None,
-        help="Record an episode of the policy every so many updates, into videos/.",
-        check=POSITIVE,
+        "Record an episode of the policy every so many updates, into videos/.",
+        option.POSITIVE,
         shown="off",
     )
     wandb: bool = run(
-        False, help="Report to Weights & Biases, too (WANDB_MODE=offline: no network).", saved=False
+        False, "Report to Weights & Biases, too (WANDB_MODE=offline: no network).", saved=False
     )
     silent: bool = run(
-        False, help="Print nothing but errors and the last line (with --test: the summary)."
+        False, "Print nothing but errors and the last line (with --test: the summary)."
     )
     config: str | None = run(
-        None, help="TOML file with settings; flags go before it.", shown="none", saved=False
+        None, "TOML file with settings; flags go before it.", shown="none", saved=False
     )
-    restore: str = run("", help="Checkpoint to start from.", shown="none")
-    override: bool = run(False, help="Let flags change a restored run's algorithm settings.")
+    restore: str = run("", "Checkpoint to start from.", shown="none")
+    override: bool = run(False, "Let flags change a restored run's algorithm settings.")
 
-    test: bool = watching(False, help="Play the restored policy instead of training.")
+    test: bool = watching(False, "Play the restored policy instead of training.")
     episodes: int | None = watching(
         None,
-        help="Episodes to play with --test.",
-        check=COUNT,
+        "Episodes to play with --test.",
+        option.COUNT,
         shown="until the window closes; 10 with --no-render; 1 with --video",
     )
-    no_render: bool = watching(False, help="With --test: open no window.")
+    no_render: bool = watching(False, "With --test: open no window.")
     video: str | None = watching(
-        None,
-        help="With --test: record the episodes as this .mp4 or .gif.",
-        check=VIDEO,
-        shown="none",
+        None, "With --test: record the episodes as this .mp4 or .gif.", option.VIDEO, shown="none"
     )
-    json: bool = watching(False, help="With --test: print one line of JSON; implies --no-render.")
+    json: bool = watching(False, "With --test: print one line of JSON; implies --no-render.")
     stochastic_start: int | None = watching(
         None,
-        help="With --test: begin episodes with up to so many no-ops (Atari) or random actions.",
-        check=REPEATS,
+        "With --test: begin episodes with up to so many no-ops (Atari) or random actions.",
+        option.REPEATS,
         shown="off",
     )
     list_envs: tuple[str, ...] | None = watching(
-        None,
-        help="List the environments whose names contain one of these words, then end.",
-        shown="off",
+        None, "List the environments whose names contain one of these words, then end.", shown="off"
     )

@@ -1,4 +1,4 @@
-"""Which values and which combinations of settings make sense."""
+"""Checks of values and of combinations of settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOR_TEST = ("episodes", "no_render", "video", "json", "stochastic_start")
 
 
 def validate(config: Config, *, combinations: bool = True) -> None:
-    """Raises UsageError, naming flag, value and remedy, for the first setting that is wrong.
+    """Raise UsageError, naming flag, value and remedy, for the first setting that is wrong.
 
     combinations: False while a checkpoint's settings are still missing.
     """
@@ -30,21 +30,17 @@ def validate(config: Config, *, combinations: bool = True) -> None:
             raise UsageError(f"{shown}: is for --test; give both")
     if config.json and config.video:
         raise UsageError(f"--json and --video {config.video}: give one of them")
+    ray = f"--ray {config.ray}"
     if config.ray is not None and config.test:
-        raise UsageError(
-            f"--ray {config.ray}: is for training, and --test plays here; leave it out"
-        )
+        raise UsageError(f"{ray}: is for training, and --test plays here; leave it out")
     if config.wandb and config.test:
         raise UsageError("--wandb: is for training, and --test reports nothing; leave it out")
     if config.ray is not None and config.workers == 0:
-        raise UsageError(
-            f"--ray {config.ray}: plays in processes of the cluster, and --workers 0 in this one: "
-            "give one of them"
-        )
+        raise UsageError(f"{ray}: plays on a cluster, and --workers 0 here: give one of them")
 
 
 def require(name: str, value: Any, check: Check | None) -> None:
-    """Raises UsageError where a flag's value does not fulfil its check."""
+    """Raise UsageError if a flag's value does not pass its check."""
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{name} {value}: must be a finite number")
     if value is not None and check is not None and not check[0](value):

@@ -1,0 +1,87 @@
+"""Command lines: settings as flags for tyro, and its error messages in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import re
+import typing
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from es.errors import UsageError
+
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+RULE = re.compile(r"^│ ─+ │$", re.MULTILINE)  # between the sections of tyro's box
+FLAG = re.compile(r"^│ {5}(--.*?) *│$", re.MULTILINE)  # a flag that tyro suggests or explains
+MOST_SUGGESTED = 3
+
+
+def read(kind: Any, argv: Sequence[str], prog: str, **options: Any) -> Any:
+    """Return what `tyro.cli` makes of a command line; exit with status 0 for `--help`.
+
+    kind: dataclass of the flags. options: of `tyro.cli`. Raises UsageError with tyro's message.
+    """
+    import tyro  # here, because worker processes import this module and never parse
+
+    box = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            return tyro.cli(kind, args=list(argv), prog=prog, **options)
+    except SystemExit as leaving:
+        if not leaving.code:
+            raise
+    raise UsageError(_one_line(box.getvalue()))
+
+
+def argument(field: dataclasses.Field, kind: Any, value: Any) -> tuple[str, Any, Any]:
+    """Return what `dataclasses.make_dataclass` takes to make a flag, whose default is `value`.
+
+    field: declared by `option`.
+    """
+    import tyro
+
+    shown = field.metadata["shown"]
+    hint = f"(default: {shown})" if shown and value in (None, "", ()) else None
+    arg = tyro.conf.arg(
+        name=field.metadata["name"],
+        help=field.metadata["help"],
+        help_behavior_hint=hint,
+        metavar=_metavar(kind),
+    )
+    # A flag that no file can set needs no counterpart to switch it off.
+    markers = [] if field.metadata["saved"] else [tyro.conf.FlagCreatePairsOff]
+    annotated = Annotated[(kind, arg, *markers)]
+    return field.name, annotated, dataclasses.field(default=value)
+
+
+def _one_line(box: str) -> str:
+    """Return the message that tyro has drawn a box around, with what it suggests instead."""
+    message, *sections = RULE.split(COLOUR.sub("", box))
+    lines = [line.strip("│ ") for line in message.splitlines()[1:]]  # the first is the title
+    until = lines.index("") if "" in lines else None
+    text = " ".join(lines[:until]).removeprefix("Error parsing ").rstrip(".")
+    rest = "".join(sections)
+    flags = FLAG.findall(rest)
+    if "Argument helptext:" in rest:
+        return f"{text}; expected {flags[0]}"
+    if flags:
+        return f"{text}; perhaps you meant {' or '.join(flags[:MOST_SUGGESTED])}"
+    return f"{text}; see --help"
+
+
+def _metavar(kind: Any) -> str | None:
+    """Return what stands for an optional value in the help text, where tyro would add None."""
+    choices = typing.get_args(kind)
+    if type(None) not in choices:
+        return None
+    words = []
+    for choice in choices[:-1]:
+        if typing.get_origin(choice) is Literal:
+            words.append("{" + ",".join(typing.get_args(choice)) + "}")
+        elif typing.get_origin(choice) is tuple:
+            words.append("[WORD [WORD ...]]")
+        else:
+            words.append(choice.__name__.upper())
+    return "|".join(words)
