@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 import cv2
 import numpy as np
@@ -24,10 +22,10 @@ GIF_WIDTH, GIF_SPEED = 320, 20.0  # pixels and pictures a second at most: GIFs g
 
 
 class Video:
-    """A viewer that records: every picture becomes a frame, below a caption.
+    """Record an episode: each picture becomes a frame, below a caption.
 
-    path: a .mp4 or .gif file to come; the recording lies beside it. title: what the caption
-    begins with. Raises UsageError where it cannot be written.
+    path: the .mp4 or .gif file; the recording lies beside it until `save`. title: the beginning of
+    the caption. Raises UsageError if the file cannot be written.
     """
 
     def __init__(self, path: Path, frames_per_second: float, title: str) -> None:
@@ -42,15 +40,14 @@ class Video:
                 raise IsADirectoryError(None, "it is a directory")
             path.parent.mkdir(parents=True, exist_ok=True)
             self._recording.touch()  # before anything is played
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (until it is closed)
 
     @property
     def seconds(self) -> float:
-        """How long it plays."""
+        """Return how long it plays."""
         return self.frames / self._speed
 
     def show(self, picture: Picture) -> None:
-        """Adds a frame."""
+        """Add a frame; raise UsageError if ffmpeg has failed."""
         pixels = picture.pixels
         factor = enlargement(pixels.shape[:2])
         pixels = pixels.repeat(factor, axis=0).repeat(factor, axis=1)
@@ -71,18 +68,25 @@ class Video:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(canvas.data)
-        except OSError:  # it has ended
-            self._finish(self._process)
+        except OSError:  # ffmpeg has ended
+            self.close()
         self.frames += 1
 
     def close(self) -> None:
-        """Finishes recording; `save` makes a file of it, unless it is discarded."""
+        """Finish recording; raise UsageError with ffmpeg's last words if it has failed."""
         process, self._process = self._process, None
-        if process is not None:
-            self._finish(process)
+        if process is None:
+            return
+        process.communicate()
+        self._errors.seek(0)
+        with self._errors as file:
+            words = _last_line(file.read().decode(errors="replace"))
+        if process.returncode:
+            self.discard()
+            raise UsageError(f"{self._complaint} (ffmpeg: {words})")
 
     def save(self, path: Path) -> None:
-        """Replaces this file by the video; an interrupt leaves that to be saved elsewhere."""
+        """Replace this file by the video; after an interrupt it can still be saved elsewhere."""
         try:
             if path.suffix.lower() == ".gif":
                 convert(self._recording, path, GIF_WIDTH, min(self._speed, GIF_SPEED))
@@ -94,14 +98,16 @@ class Video:
         self.discard()
 
     def discard(self) -> None:
-        """Deletes what is recorded."""
+        """Delete the recording."""
         self.close()
-        self._errors.close()
         self._recording.unlink(missing_ok=True)
 
     def _start(self) -> subprocess.Popen[bytes]:
         assert self._canvas is not None
         height, width, _ = self._canvas.shape
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        # Not imageio_ffmpeg.write_frames: it ignores ffmpeg's exit status, so a full disk looks
+        # like success, and it kills ffmpeg at an interrupt, so the recording is lost.
         return subprocess.Popen(
             [
                 *_ffmpeg(), "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}",
@@ -115,25 +121,13 @@ class Video:
             start_new_session=True,  # Ctrl-C is for the program, which then closes the video
         )  # fmt: skip
 
-    def _finish(self, process: subprocess.Popen[bytes]) -> None:
-        """Waits for the encoder; raises UsageError with its last words where it has failed."""
-        assert process.stdin is not None
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        if process.wait():
-            self._errors.seek(0)
-            words = _last_line(self._errors.read().decode(errors="replace"))
-            self._process = None
-            self.discard()
-            raise UsageError(f"{self._complaint} (ffmpeg: {words})")
-
 
 def convert(
     video: Path, gif: Path, width: int, frames_per_second: float, seconds: float | None = None
 ) -> None:
-    """Makes an animated GIF of a video's beginning, at most so wide; raises OSError.
+    """Make an animated GIF of a video; raise OSError.
 
-    seconds: how much of it, None: all.
+    width: in pixels, at most. seconds: of the video's beginning; None: all of it.
     """
     picked = f"fps={frames_per_second:.4f},scale='min({width},iw)':-2:flags=lanczos"
     source = [*(["-t", str(seconds)] if seconds else []), "-i", str(video.resolve())]
@@ -162,13 +156,13 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _last_line(errors: str) -> str:
-    """Without the part of ffmpeg that says it, and its address in memory."""
+    """Return ffmpeg's last words, without the name and the address of the part that says them."""
     line = errors.strip().rpartition("\n")[2]
     return re.sub(r"^\[[^\]]* @ [^\]]*\] ", "", line) or "no reason given"
 
 
 def _ffmpeg() -> list[str]:
-    """The program, told to overwrite, and to say nothing but errors."""
+    """Return the program with options to overwrite files and to print only errors."""
     import imageio_ffmpeg
 
     return [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-nostdin", "-loglevel", "error"]

@@ -1,103 +1,138 @@
-"""The master's end of --video-every: it saves what is to be recorded, and wakes who records it."""
+"""Videos of a run's policy (--video-every), recorded beside the training one after the other."""
 
 from __future__ import annotations
 
-import math
+import re
+import subprocess
+import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 
 from es.errors import in_one_line
-from es.reports.helper import HelperProcess
+from es.reports.helper import start
 from es.reports.terminal import Console
 from es.rollouts.interface import counted
 from es.runs import checkpoint as checkpoints
 from es.runs.checkpoint import Checkpoint
 from es.runs.directory import VIDEOS, RunDir
 
+PROGRAM, PREVIEW = "es", "es.reports.preview"  # modules that are run
 MOST_WAITING = 20  # recording takes seconds, and an update may take none
-LOG = "recorder.log"
 SNAPSHOTS, RECORDINGS = ".update-*.pth", ".*.recording.*"
 
 
 class VideoRecorder:
-    """Has snapshots of the run in `directory` recorded, by the helper `module ENV_NAME`.
+    """Record an episode of each snapshot of a run, by `main.py --test --video` in a thread.
 
-    It goes on with what an earlier process of the same run has left.
+    A snapshot is a checkpoint `videos/.update-<K>.pth`, which is deleted once `update-<K>.mp4` is
+    there. Those that an earlier process of the run has left are recorded first. The others that
+    are left, by an interrupted run or on a full disk, are recorded when the run is carried on.
     """
 
-    def __init__(
-        self, directory: RunDir, module: str, env_name: str, warn: Callable[[str], None]
-    ) -> None:
-        self._directory, self._module, self._warn = directory, module, warn
+    def __init__(self, directory: RunDir, env_name: str, console: Console) -> None:
+        self._directory, self._env_name, self._console = directory, env_name, console
         self._folder = directory.path / VIDEOS
         self._folder.mkdir(exist_ok=True)
-        self._log = self._folder / LOG
-        self._log.unlink(missing_ok=True)
-        arguments = [str(directory.path.resolve()), env_name]
-        self._helper = HelperProcess(module, arguments, self._log)
-        self._told = False
-        if self.waiting():
-            self._helper.wake()
+        self._clean_up()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failure = self._not_shown = ""
+        self._told = self._hurried = False
+        self._queue: SimpleQueue[Path | None] = SimpleQueue()
+        for snapshot in sorted(self._folder.glob(SNAPSHOTS), key=_update):
+            self._queue.put(snapshot)
+        self._thread = threading.Thread(target=self._work, name="videos", daemon=True)
+        self._thread.start()
 
     def record(self, checkpoint: Checkpoint) -> None:
-        """Has an episode of the checkpoint's policy recorded; raises OSError."""
+        """Have an episode of the checkpoint's policy recorded; raise OSError."""
         self._directory.check()  # another run may have taken its place
-        if self.waiting() < MOST_WAITING:
-            update = checkpoint.counters.update
-            checkpoints.save(checkpoint, self._folder / f".update-{update}.pth")
-            self._helper.wake()
+        if self._waiting() < MOST_WAITING:
+            snapshot = self._folder / f".update-{checkpoint.counters.update}.pth"
+            checkpoints.save(checkpoint, snapshot)
+            self._queue.put(snapshot)
         elif not self._told:
             self._told = True
-            self._warn("too many episodes wait to be recorded (--video-every): videos are left out")
+            self._console.warn(
+                "too many episodes wait to be recorded (--video-every): videos are left out"
+            )
 
-    def waiting(self) -> int:
-        """How many snapshots are not recorded yet."""
+    def close(self, hurried: Callable[[], bool]) -> None:
+        """Wait for all videos, unless the user does not want to."""
+        if (count := self._waiting()) and not hurried():
+            self._console.say(f"Recording the last videos ({count}); Ctrl-C leaves them ...")
+        self._queue.put(None)
+        while self._thread.is_alive():
+            if hurried():
+                self._hurried = True
+                if self._process:
+                    self._process.kill()
+            self._thread.join(0.02)
+        count = self._waiting()
+        if count and hurried():
+            self._console.say(f"Videos left to be recorded when the run is carried on: {count}")
+        elif count:
+            self._console.warn(
+                f"{self._folder}: {counted(count, 'episode')} could not be recorded "
+                f"({self._failure}): tried again when the run is carried on"
+            )
+        elif self._not_shown:
+            self._console.warn(self._not_shown)
+        with suppress(OSError):
+            self._directory.check()
+            self._clean_up()
+
+    def _waiting(self) -> int:
         with suppress(OSError):
             self._directory.check()
             return waiting(self._directory.path)
         return 0
 
-    def close(self, patience: Callable[[], float]) -> None:
-        """Waits for the last videos, at most for `patience()` seconds."""
-        self._helper.close(patience)
-        with suppress(OSError):  # what lies there now may be another run's
-            self._directory.check()
-            self._clean_up(patience)
-
-    def _clean_up(self, patience: Callable[[], float]) -> None:
-        for leftover in self._folder.glob(RECORDINGS):  # where it was not waited for
+    def _clean_up(self) -> None:
+        """Delete what a process that was killed has left of its recording."""
+        for leftover in self._folder.glob(RECORDINGS):
             leftover.unlink(missing_ok=True)
-        if (count := self.waiting()) and patience() > 0:
-            self._warn(
-                f"{self._folder}: {counted(count, 'episode')} could not be recorded "
-                f"({self._reason()}): tried again when the run is carried on"
-            )
+
+    def _work(self) -> None:
+        while snapshot := self._queue.get():
+            with suppress(OSError):  # what lies there now may be another run's
+                self._directory.check()
+                self._record(snapshot)
+
+    def _record(self, snapshot: Path) -> None:
+        update = _update(snapshot)
+        video = self._folder.resolve() / f"update-{update}.mp4"
+        files = ("--restore", str(snapshot.resolve()), "--video", str(video))
+        failure = self._run(PROGRAM, "--test", "--silent", "--env-name", self._env_name, *files)
+        if failure:
+            self._failure = failure
             return
-        if self._last_words().startswith("error: "):  # of a video that is there, but not shown
-            self._warn(self._last_words().removeprefix("error: "))
-        self._log.unlink(missing_ok=True)
+        snapshot.unlink()
+        if failure := self._run(PREVIEW, str(video), str(update)):
+            self._not_shown = f"{video}: is not shown by TensorBoard ({failure})"
 
-    def _reason(self) -> str:
-        words = self._last_words()
-        if self._helper.ending:
-            words = words or f"{self._module} has ended with status {self._helper.ending}"
-        return words or "is the disk full?"
-
-    def _last_words(self) -> str:
-        words = self._log.read_text(errors="replace").strip() if self._log.exists() else ""
-        return in_one_line(words.rpartition("\n")[2])
+    def _run(self, module: str, *arguments: str) -> str:
+        """Run a module to its end; return its last words if it failed."""
+        if self._hurried:
+            return "interrupted"
+        try:
+            # No pipe: what it has started may live on, and keep a pipe open.
+            with tempfile.TemporaryFile() as errors:
+                with start(module, *arguments, errors=errors) as self._process:
+                    status = self._process.wait()
+                errors.seek(0)
+                words = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+        except OSError as error:  # such as a full disk
+            return str(error)
+        return (in_one_line(words) or f"it ended with status {status}") if status else ""
 
 
 def waiting(run_dir: Path) -> int:
-    """How many snapshots of a run are not recorded yet."""
+    """Return how many snapshots of a run are not recorded yet."""
     return len(list((run_dir / VIDEOS).glob(SNAPSHOTS)))
 
 
-def finish(recorder: VideoRecorder, console: Console, hurried: Callable[[], bool]) -> None:
-    """Waits for all videos, unless the user does not want to."""
-    if (count := recorder.waiting()) and not hurried():
-        console.say(f"Recording the last videos ({count}); Ctrl-C leaves them ...")
-    recorder.close(lambda: 0.0 if hurried() else math.inf)
-    if hurried() and (count := recorder.waiting()):
-        console.say(f"Videos left to be recorded when the run is carried on: {count}")
+def _update(snapshot: Path) -> int:
+    return int(re.findall(r"\d+", snapshot.name)[0])

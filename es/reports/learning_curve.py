@@ -1,14 +1,15 @@
-"""learning_curve.png, drawn from progress.csv by a process of its own.
+"""Draw learning_curve.png from progress.csv, each time in a process of its own.
 
 Matplotlib takes longer over a picture than a small environment over an update, and would hold the
-interpreter's lock all the while. Run as a program, this module is the helper that draws.
+interpreter's lock all the while. `python -m es.reports.learning_curve RUN_DIR TITLE TARGET` draws
+once.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ import numpy as np
 
 from es.noise import DoubleArray
 from es.reports import plotting
-from es.reports.helper import HelperProcess, woken
+from es.reports.helper import start
 from es.reports.progress_csv import Progress, read_progress, running_mean, smoothing_window
 from es.runs.directory import CURVE, PROGRESS
 
@@ -34,34 +35,35 @@ LABEL_WIDTH = 0.08  # of the picture, that the axis above has for each label
 
 
 class CurvePainter:
-    """The master's end of the drawing process, which is started by the first picture.
-
-    target: the run's --target-return, if any.
-    """
+    """Redraw a run's learning curve from time to time. target: its --target-return, if any."""
 
     def __init__(self, directory: Path, title: str, target: float | None = None) -> None:
         shown = "" if target is None else repr(target)
-        self._helper = HelperProcess(__name__, [str(directory.resolve()), title, shown])
+        self._arguments = (str(directory.resolve()), title, shown)
+        self._process: subprocess.Popen[bytes] | None = None
         self._due = time.monotonic() + REDRAW_SECONDS
         self._drawn = True
         self._picture = directory / CURVE
         self._seen = self._changed()
 
     def request(self) -> None:
-        """Has the picture redrawn, if the last time is some seconds ago."""
+        """Have the picture redrawn, if the last time is some seconds ago."""
         self._drawn = False
-        if time.monotonic() >= self._due:
+        if time.monotonic() >= self._due and not self._drawing():
             self._draw()
             self._due = time.monotonic() + REDRAW_SECONDS
 
     def close(self, patience: Callable[[], float]) -> None:
-        """Has the last state drawn, and waits for it; patience: for how many seconds at most."""
+        """Have the last state drawn, and wait for it, for at most `patience()` seconds."""
         if not self._drawn:
             self._draw()
-        self._helper.close(patience)
+        began = time.monotonic()
+        while self._drawing() and time.monotonic() - began < patience():
+            time.sleep(0.01)
+        self._stop()
 
     def redrawn(self) -> bytes | None:
-        """The picture, if it is another than the last time."""
+        """Return the picture, if it is another than the last time."""
         with contextlib.suppress(OSError):
             changed = self._changed()
             if changed != self._seen:
@@ -72,21 +74,31 @@ class CurvePainter:
     def _changed(self) -> int | None:
         return self._picture.stat().st_mtime_ns if self._picture.exists() else None
 
+    def _drawing(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def _draw(self) -> None:
+        self._stop()
         if not os.environ.get(NO_CURVE):
-            self._helper.wake()
+            with contextlib.suppress(OSError):  # a missing picture is no reason to end a run
+                self._process = start(__name__, *self._arguments)
         self._drawn = True
+
+    def _stop(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.communicate()  # closes the pipe, too
 
 
 def draw(directory: Path, title: str, target: float | None = None) -> None:
-    """Replaces a run's learning_curve.png; raises OSError, and ValueError for a damaged table."""
+    """Replace a run's learning_curve.png; raise OSError, or ValueError for a damaged table."""
     plotting.save(
         learning_curve(read_progress(directory / PROGRESS), title, target), directory / CURVE
     )
 
 
 def learning_curve(progress: Progress, title: str, target: float | None = None) -> Figure:
-    """The picture of a run's returns. target: its --target-return, if any."""
+    """Return the picture of a run's returns. target: its --target-return, if any."""
     figure, (axes,) = plotting.new_figure(
         [title], "episodes", "return (sum of an episode's rewards)"
     )
@@ -156,13 +168,5 @@ def _count_frames(axes: Axes, episodes: DoubleArray, frames: DoubleArray) -> Non
     plotting.count_in_thousands(above.xaxis)
 
 
-def main() -> None:
-    """Draws whenever it is woken."""
-    directory, title, target = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    for _ in woken():
-        draw(directory, title, float(target) if target else None)
-        gc.collect()  # figures refer to themselves, and a long run draws thousands
-
-
 if __name__ == "__main__":
-    main()
+    draw(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]) if sys.argv[3] else None)

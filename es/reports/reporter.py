@@ -17,7 +17,7 @@ from es.reports.files import (
     evaluation_figures,
     figures_of,
 )
-from es.reports.films import VideoRecorder, finish
+from es.reports.films import VideoRecorder
 from es.reports.learning_curve import CurvePainter
 from es.reports.record import Record
 from es.reports.tensorboard import EVENTS, Settings
@@ -36,8 +36,8 @@ class Monitor:
     """Reports the updates of the run in `directory`, which has come as far as `counters` say.
 
     title, target: of the learning curve, the latter being the --target-return, if any. settings: by
-    which the run can be compared with others. recorder: module and argument of the helper that
-    makes videos, if any are wanted. wandb: reports there, too.
+    which the run can be compared with others. filmed: the environment that videos are made of, if
+    any are wanted. wandb: reports there, too.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Monitor:
         counters: Counters,
         target: float | None = None,
         settings: Settings,
-        recorder: tuple[str, str] | None = None,
+        filmed: str | None = None,
         wandb: WandbReporter | None = None,
     ) -> None:
         self.console = console
@@ -57,7 +57,7 @@ class Monitor:
         self._files = ProgressFiles(path, counters.update, counters.evaluated)
         self._files.events.add_hyperparameters(settings, METRICS)
         self._painter = CurvePainter(path, title, target)
-        self._recorder = VideoRecorder(directory, *recorder, console.warn) if recorder else None
+        self._recorder = VideoRecorder(directory, filmed, console) if filmed else None
         self._wandb = wandb
         self._update = self._shown = counters.update
         self._writer = BackgroundWriter(
@@ -145,7 +145,7 @@ class Monitor:
                     lambda: max(LEAST_SECONDS, patience() + start - began),
                 )
             if self._recorder:
-                finish(self._recorder, self.console, hurried)
+                self._recorder.close(hurried)
 
     def _show_curve(self) -> None:
         picture = self._painter.redrawn()

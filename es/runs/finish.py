@@ -9,15 +9,13 @@ from pathlib import Path
 from es.config import FIELDS, Config
 from es.errors import RunError
 from es.interrupts import Interrupted, Interrupts
-from es.reports.films import VideoRecorder, finish, waiting
+from es.reports.films import VideoRecorder, waiting
 from es.reports.live_view import Course
 from es.reports.terminal import Console, command
 from es.rollouts.interface import counted
 from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.directory import LATEST, open_existing
 from es.runs.restored import scored_alike
-
-RECORDER = "recorder"  # the module that makes the videos of --video-every
 
 
 def evaluation_due(config: Config, counters: Counters) -> bool:
@@ -69,8 +67,8 @@ def finished_already(config: Config, met: str, interrupts: Interrupts) -> int:
     if checkpoint.name == LATEST and waiting(checkpoint.parent):
         with closing(open_existing(checkpoint.parent, "--restore")) as directory:
             interrupts.defer()
-            recorder = VideoRecorder(directory, RECORDER, config.env_name, console.warn)
-            finish(recorder, console, lambda: interrupts.received is not None)
+            recorder = VideoRecorder(directory, config.env_name, console)
+            recorder.close(lambda: interrupts.received is not None)
     console.close(f"Finished already: the run of {config.restore} has come to {met}.")
     return 0
 

@@ -25,7 +25,6 @@ from es.rollouts.processes import PRELOAD, cores
 from es.runs import directory as rundir
 from es.runs.checkpoint import Checkpoint, Counters, load
 from es.runs.directory import RunDir
-from es.runs.finish import RECORDER
 from es.runs.restored import Restored, restored_normalizer, scored_alike, settings_of
 from es.runs.setup import Setup
 from es.runs.versions import notice
@@ -105,7 +104,7 @@ def start_run(
             counters=counters,
             target=config.target_return,
             settings=config.hyperparameters(),
-            recorder=(RECORDER, config.env_name) if config.video_every else None,
+            filmed=config.env_name if config.video_every else None,
             wandb=wandb,
         )
     if wandb:

@@ -157,23 +157,6 @@ def test_the_last_state_is_drawn_at_the_end_of_a_run(tmp_path, monkeypatch, inte
 
 
 @pytest.mark.picture
-def test_a_painter_that_was_killed_is_replaced(tmp_path):
-    files, painter = ProgressFiles(tmp_path, 0, 0), CurvePainter(tmp_path, "a title")
-    write(files, record(1))
-    painter._due = 0
-    painter.request()
-    assert painter._helper._process is not None
-    first = painter._helper._process
-    first.kill()
-    first.wait()
-    painter.request()
-    painter.close(lambda: 60)
-    files.close()
-    assert painter._helper._process is not first
-    assert png_size(tmp_path / "learning_curve.png") == (960, 600)
-
-
-@pytest.mark.picture
 def test_a_painter_without_figures_starts_nothing(tmp_path):
     CurvePainter(tmp_path, "a title").close(lambda: 60)
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,211 @@
+"""Videos that are made beside the training."""
+
+import io
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from PIL.GifImagePlugin import GifImageFile
+
+from es.reports import films as videos
+from es.reports import preview
+from es.reports.films import VideoRecorder
+from es.reports.tensorboard import EventFile
+from es.reports.terminal import Console
+from es.runs.directory import open_existing
+from tests.conftest import ROOT, RUN, all_gone, read, run_python, wait_until
+from tests.rendering.test_video import decoded, differing
+
+GIF = b"GIF89a\x01\x00\x01\x00"
+
+
+def test_videos_are_made_in_training_and_those_that_a_killed_run_has_left(program):
+    program.train("--max-gradient-updates", 2)
+    folder = RUN / "videos"
+    folder.mkdir()
+    (folder / ".update-2.pth").write_bytes((RUN / "latest.pth").read_bytes())
+    (folder / ".update-1.recording.mp4").write_text("half a video")
+    arguments = ("--restore", RUN / "latest.pth", "--workers", 0, "--video-every", 2)
+    status, out, err = program(*arguments, "--max-gradient-updates", 5)
+    assert (status, err) == (0, "")
+    assert "Recording the last videos" in out
+    assert sorted(path.name for path in folder.glob("[!e]*")) == ["update-2.mp4", "update-4.mp4"]
+    assert not list(folder.glob(".*"))
+    assert min(differing(decoded(folder / f"update-{update}.mp4")[0]) for update in (2, 4)) > 4
+    images = list(previews(folder))
+    assert [step for step, _ in images] == [2, 4]
+    for _, content in images:
+        with GifImageFile(io.BytesIO(content)) as gif:
+            assert gif.n_frames > 2
+
+
+def test_what_could_not_be_recorded_is_told_and_tried_again(program):
+    """As on a full disk, for which a directory of the video's name stands.
+
+    It is tried again even if the run is at its end.
+    """
+    program.train("--max-gradient-updates", 2)
+    folder = RUN / "videos"
+    (folder / "update-2.mp4").mkdir(parents=True)
+    (folder / ".update-2.pth").write_bytes((RUN / "latest.pth").read_bytes())
+    run = ("--restore", RUN / "latest.pth", "--workers", 0, "--video-every", 100)
+    status, _, err = program(*run, "--max-gradient-updates", 3)
+    assert status == 0
+    assert err.startswith(f"warning: {folder}: 1 episode could not be recorded (error: --video ")
+    assert "it is a directory" in err
+    assert err.count("\n") == 1
+    (folder / "update-2.mp4").rmdir()
+    status, out, err = program(*run, "--max-gradient-updates", 3)
+    assert (status, err) == (0, "")
+    assert out.startswith("Recording the last videos (1); ")
+    assert "Finished already: " in out
+    assert sorted(path.name for path in folder.glob("[!e]*")) == ["update-2.mp4"]
+    assert not list(folder.glob(".*"))
+
+
+def test_what_has_no_pictures_cannot_be_recorded(program):
+    game = ("--env-name", "tests.strange:Digits-v0", "--n", 2, "--workers", 0)
+    status, _, err = program(*game, "--video-every", 2)
+    assert status == 2
+    assert err.count("\n") == 1
+    assert "give --video-every None" in err
+    assert not Path("checkpoints").exists()
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The directory of a run."""
+    with closing(open_existing(tmp_path / "run")) as directory:
+        (directory.path / "videos").mkdir()
+        yield directory
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The modules and arguments that were to be run; none of them is."""
+    found = []
+
+    def note(recorder, module, *arguments):
+        found.append((module, *arguments))
+        return ""
+
+    monkeypatch.setattr(VideoRecorder, "_run", note)
+    return found
+
+
+@pytest.fixture
+def checkpoint(program):
+    program.train("--max-gradient-updates", 1)
+    return read(RUN / "latest.pth")
+
+
+def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatch, capfd):
+    """And what waits is recorded, first the oldest, by the next process."""
+    monkeypatch.setattr(VideoRecorder, "_work", lambda recorder: None)
+    recorder = VideoRecorder(run, "CartPole-v1", Console(silent=True))
+    for update in range(25):
+        counters = checkpoint.counters._replace(update=update)
+        recorder.record(checkpoint._replace(counters=counters))
+    assert videos.waiting(run.path) == 20
+    err = capfd.readouterr().err
+    assert err.count("\n") == 1
+    assert "--video-every" in err
+    monkeypatch.undo()
+    recorded: list[str] = []
+    monkeypatch.setattr(
+        VideoRecorder, "_record", lambda recorder, snapshot: recorded.append(snapshot.name)
+    )
+    VideoRecorder(run, "CartPole-v1", Console(silent=True)).close(lambda: False)
+    assert recorded == [f".update-{update}.pth" for update in range(20)]
+
+
+def test_nothing_is_recorded_into_a_run_that_has_taken_the_place_of_this_one(
+    run, checkpoint, started, capfd
+):
+    recorder = VideoRecorder(run, "CartPole-v1", Console(silent=True))
+    run.path.rename(run.path.with_name("away"))
+    folder = run.path / "videos"
+    folder.mkdir(parents=True)
+    theirs = [folder / ".update-8.recording.mp4", folder / ".update-9.pth"]
+    for path in (*theirs, run.path / ".lock"):
+        path.touch()
+    with pytest.raises(OSError, match="moved, deleted or replaced"):
+        recorder.record(checkpoint)
+    recorder._queue.put(theirs[1])  # as if it had been one of its own
+    recorder.close(lambda: False)
+    assert sorted(folder.iterdir()) == theirs
+    assert not started
+    assert capfd.readouterr().err == ""
+
+
+def test_a_preview_that_cannot_be_made_holds_up_no_other_video(run, monkeypatch, capfd):
+    (run.path / "videos/.update-2.pth").touch()
+    (run.path / "videos/.update-10.pth").touch()
+    started: list[str] = []
+
+    def run_module(recorder, module, *arguments):
+        started.append(f"{module} {Path(arguments[-1]).name}")
+        return "No space left on device" if module == videos.PREVIEW else ""
+
+    monkeypatch.setattr(VideoRecorder, "_run", run_module)
+    VideoRecorder(run, "CartPole-v1", Console(silent=True)).close(lambda: False)
+    assert started == [
+        "main update-2.mp4", "es.reports.preview 2", "main update-10.mp4", "es.reports.preview 10"
+    ]  # fmt: skip
+    assert not list((run.path / "videos").iterdir())
+    err = capfd.readouterr().err
+    assert err.endswith("update-10.mp4: is not shown by TensorBoard (No space left on device)\n")
+    assert err.count("\n") == 1
+
+
+def test_who_is_in_a_hurry_waits_for_no_video(run, monkeypatch, capfd):
+    snapshot = run.path / "videos/.update-2.pth"
+    snapshot.touch()
+    (run.path / "videos/.update-3.pth").touch()
+    monkeypatch.setattr(videos, "PROGRAM", "lingering")
+    monkeypatch.setenv("PYTHONPATH", str(run.path))
+    (run.path / "lingering.py").write_text("import time; open('begun', 'w'); time.sleep(3600)")
+    recorder = VideoRecorder(run, "CartPole-v1", Console(silent=False))
+    wait_until(Path("begun").exists)
+    recorder.close(lambda: True)
+    assert recorder._process
+    assert recorder._process.poll() is not None
+    assert videos.waiting(run.path) == 2
+    out, err = capfd.readouterr()
+    assert (out, err) == ("Videos left to be recorded when the run is carried on: 2\n", "")
+
+
+def test_what_is_started_ends_with_a_master_that_is_killed(tmp_path):
+    Path("lingering.py").write_text("import time; open('begun', 'w'); time.sleep(3600)")
+    master = """
+import os, signal, time
+from es.reports.helper import start
+process = start("lingering")
+while not os.path.exists("begun"):
+    time.sleep(0.02)
+print(process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = run_python(master, tmp_path, PYTHONPATH=os.pathsep.join((str(ROOT), str(tmp_path))))
+    wait_until(lambda: all_gone([int(done.stdout)]))
+
+
+def previews(folder):
+    """The GIFs that TensorBoard shows, with their updates."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    for path in sorted(folder.glob("events*")):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                yield event.step, value.tensor.string_val[2]
+
+
+def test_what_is_recorded_late_leaves_newer_previews(tmp_path, monkeypatch):
+    with closing(EventFile(tmp_path)) as events:
+        events.add_image("episode", GIF, 10)
+        events.flush()
+    monkeypatch.setattr(preview, "convert", lambda video, made, *how: made.write_bytes(GIF))
+    preview.show(tmp_path / "update-2.mp4", 2)
+    assert list(previews(tmp_path)) == [(10, GIF), (2, GIF)]
+    assert not list(tmp_path.glob(".*"))
