@@ -123,7 +123,7 @@ def nodes() -> None:
             f"{after - before:.2f}" for before, after in zip([0.0, *ends], ends, strict=False)
         ))  # fmt: skip
         assert train(*RUN, "--workers", "2", "--run-dir", str(undisturbed)).wait() == 0
-        same = same_run(read(run / "latest.pth"), read(undisturbed / "latest.pth"))
+        same = same_run(read(run / "latest.safetensors"), read(undisturbed / "latest.safetensors"))
         print(f"Exit status {status}; same checkpoint as an undisturbed local run: {same}")
 
 

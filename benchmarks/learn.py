@@ -91,8 +91,8 @@ def learn(config: Path, seed: int, minutes: float | None) -> Outcome:
             rows = list(csv.DictReader(file))
         again = program(
             r"\d+ episodes: mean (\S+),",
-            "--test", "--no-render", "--restore", run / "latest.pth", "--episodes", EPISODES,
-            "--seed", OTHER_SEED + seed,
+            "--test", "--no-render", "--restore", run / "latest.safetensors",
+            "--episodes", EPISODES, "--seed", OTHER_SEED + seed,
         )  # fmt: skip
         returns = [float(row["unperturbed_return"]) for row in rows]
         tenth = -(-len(returns) // 10)

@@ -87,7 +87,7 @@ def torture_processes(folder: Path, kills: int, rng: random.Random) -> bool:
     program = subprocess.Popen(
         ["/bin/sh", "-c", f'{MARK}=$$ exec "$@"', "sh", *run], stdout=subprocess.DEVNULL
     )
-    while not (disturbed / "latest.pth").exists():
+    while not (disturbed / "latest.safetensors").exists():
         time.sleep(0.1)
     while program.poll() is None:
         time.sleep(rng.uniform(0, 2))
@@ -97,7 +97,7 @@ def torture_processes(folder: Path, kills: int, rng: random.Random) -> bool:
                 victim.kill()
                 counts[role] += 1
     finish(*KILLED_OFTEN, updates, "--workers", 2, "--run-dir", quiet)
-    alike = same_run(read(disturbed / "latest.pth"), read(quiet / "latest.pth"))
+    alike = same_run(read(disturbed / "latest.safetensors"), read(quiet / "latest.safetensors"))
     alike = alike and timeless(disturbed) == timeless(quiet)
     share = ", ".join(f"{count} {name}" for name, count in counts.most_common())
     print(f"processes: {counts.total()} kills ({share}) in {updates} updates, status "
@@ -111,7 +111,7 @@ def torture_master(folder: Path, kills: int, rng: random.Random) -> bool:
     killed, quiet = folder / "killed", folder / "quiet"
     fresh = early = 0
     for _ in range(kills):
-        latest = killed / "latest.pth"
+        latest = killed / "latest.safetensors"
         start = [*WRITING_OFTEN, updates, "--run-dir", killed]
         again = ["--restore", latest, "--silent"]
         fresh += not latest.exists()
@@ -124,12 +124,16 @@ def torture_master(folder: Path, kills: int, rng: random.Random) -> bool:
         program.wait()
         if latest.exists():
             readable(killed, read(latest).counters.update)
-    done = read(killed / "latest.pth").counters.update
-    finish("--restore", killed / "latest.pth", "--silent")
+    done = read(killed / "latest.safetensors").counters.update
+    finish("--restore", killed / "latest.safetensors", "--silent")
     finish(*WRITING_OFTEN, updates, "--run-dir", quiet)
     alike = all(
         same_run(read(killed / name), read(quiet / name))
-        for name in ("latest.pth", "best.pth", *(f"update-{100 * k}.pth" for k in range(1, 10)))
+        for name in (
+            "latest.safetensors",
+            "best.safetensors",
+            *(f"update-{100 * k}.safetensors" for k in range(1, 10)),
+        )
     )
     saved = [sorted(p.name for p in run.glob("update-*")) for run in (killed, quiet)]
     figures = [scalars(run) for run in (killed, quiet)]
@@ -149,8 +153,8 @@ def readable(run: Path, update: int) -> None:
     with (run / "progress.csv").open(newline="") as file:
         updates = [int(row["update"]) for row in csv.DictReader(file) if row["steps_per_second"]]
     assert updates[:update] == list(range(1, update + 1))
-    if (run / "best.pth").exists():
-        read(run / "best.pth")
+    if (run / "best.safetensors").exists():
+        read(run / "best.safetensors")
 
 
 def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
@@ -167,15 +171,15 @@ def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
 def torture_damage(folder: Path, files: int, rng: random.Random) -> bool:
     """Opens damaged checkpoints with the program, which has limited memory and time."""
     finish(*WRITING_OFTEN, 10, "--run-dir", folder / "good")
-    good = (folder / "good" / "latest.pth").read_bytes()
+    good = (folder / "good" / "latest.safetensors").read_bytes()
     outcomes: collections.Counter[str] = collections.Counter()
 
     def open_it(number: int) -> tuple[str, float, float]:
         place = folder / str(number)
         place.mkdir()
         _, content = damaged(good, number)
-        (place / "damaged.pth").write_bytes(content)
-        flags: list[object] = ["--restore", place / "damaged.pth", "--silent"]
+        (place / "damaged.safetensors").write_bytes(content)
+        flags: list[object] = ["--restore", place / "damaged.safetensors", "--silent"]
         if number % 2:
             flags += ["--test", "--no-render", "--episodes", 1]
         else:

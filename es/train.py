@@ -147,7 +147,7 @@ class Trainer:
             self.saved = self._checkpoint()
             files[rundir.LATEST] = self.saved
             if config.save_every and self.counters.update % config.save_every == 0:
-                files[f"update-{self.counters.update}.pth"] = self.saved
+                files[f"update-{self.counters.update}.safetensors"] = self.saved
             if config.video_every and self.counters.update % config.video_every == 0:
                 film = self.saved
         record = self._record(batch, lr, sigma, norm)

@@ -26,5 +26,5 @@ def test_the_number_of_workers_changes_nothing(program, run):
     first = timeless(Path("alone"))
     assert any(float(row["grad_norm"]) > 0 for row in first)
     for name in counts:
-        assert same_run(read(f"{name}/latest.pth"), read("alone/latest.pth"))
+        assert same_run(read(f"{name}/latest.safetensors"), read("alone/latest.safetensors"))
         assert timeless(Path(name)) == first

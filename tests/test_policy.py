@@ -39,7 +39,7 @@ def trained(program):
             "--max-gradient-updates", 1, "--run-dir", "run", *flags,
         )  # fmt: skip
         assert (status, err) == (0, "")
-        return "run/latest.pth"
+        return "run/latest.safetensors"
 
     return train
 
@@ -191,7 +191,10 @@ def test_another_environment_is_played_if_the_policy_fits_it(trained):
 
 def test_files_that_cannot_be_played_are_errors(trained):
     trained("tests.strange:Digits-v0", "--small-net")
-    for path, words in (("none.pth", "cannot be read"), ("run/latest.pth", "--env-name tests")):
+    for path, words in (
+        ("none.safetensors", "cannot be read"),
+        ("run/latest.safetensors", "--env-name tests"),
+    ):
         with pytest.raises(UsageError, match=words):
             load_policy(path)
 

@@ -17,7 +17,7 @@ from tests.conftest import read
 @pytest.fixture
 def run(program):
     program.train("--max-gradient-updates", 3, "--run-dir", "run")
-    return "run/latest.pth"
+    return "run/latest.safetensors"
 
 
 def rewards(out):
@@ -36,7 +36,7 @@ def test_ten_episodes_and_a_summary(program, run):
 
 
 def test_silence_leaves_the_summary_and_is_not_inherited(program, run):
-    play = ("--test", "--no-render", "--restore", "silent/latest.pth")
+    play = ("--test", "--no-render", "--restore", "silent/latest.safetensors")
     program.train("--silent", "--max-gradient-updates", 1, "--run-dir", "silent")
     _, out, _ = program(*play)
     status, last, err = program(*play, "--silent")
@@ -49,7 +49,7 @@ def test_an_environment_that_goes_wrong_is_named_with_its_own_traceback(program)
     game = ("--env-name", "tests.faulty:Faulty-v0", "--n", 2, "--workers", 0)
     assert program(*game, "--max-gradient-updates", 1, "--run-dir", "run")[0] == 0
     faulty = ("--env-kwargs", "fault=raise", "share=1.0")
-    play = (*game[:2], "--test", "--no-render", "--restore", "run/latest.pth")
+    play = (*game[:2], "--test", "--no-render", "--restore", "run/latest.safetensors")
     status, _, err = program(*play, *faulty)
     assert status == 1
     assert err.startswith("error: --env-name tests.faulty:Faulty-v0: the episode of seed ")
@@ -72,7 +72,9 @@ def test_the_environments_own_limit_holds(program):
     """MountainCar is cut off after 200 steps, each of which costs 1."""
     game = ("--small-net", "--env-name", "MountainCar-v0", "--seed", 1, "--run-dir", "car")
     program(*game, "--n", 2, "--max-gradient-updates", 1, "--workers", 0)
-    _, out, _ = program("--test", "--no-render", "--episodes", 2, "--restore", "car/latest.pth")
+    _, out, _ = program(
+        "--test", "--no-render", "--episodes", 2, "--restore", "car/latest.safetensors"
+    )
     assert rewards(out) == [-200.0] * 2
 
 
@@ -93,7 +95,7 @@ def test_a_run_tells_how_it_can_be_watched_here(program, monkeypatch, display, f
     monkeypatch.setenv("DISPLAY", display)
     (line,) = program.train("--max-gradient-updates", 1).splitlines()[-2:-1]
     assert line.startswith("Watch it: ")
-    assert line.endswith(f" {flags} checkpoints/CartPole-v1/latest.pth")
+    assert line.endswith(f" {flags} checkpoints/CartPole-v1/latest.safetensors")
 
 
 def test_without_a_display_the_remedy_is_named(program, run, monkeypatch):
@@ -109,7 +111,7 @@ def test_an_environment_that_has_no_pictures_is_one_line(program, monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     game = ("--env-name", "tests.strange:Digits-v0")
     program(*game, "--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
-    status, out, err = program("--test", "--restore", "run/latest.pth", *game)
+    status, out, err = program("--test", "--restore", "run/latest.safetensors", *game)
     assert (status, out) == (2, "")
     assert "--no-render" in err
     assert err.count("\n") == 1
@@ -136,7 +138,7 @@ def test_every_frame_is_shown_until_the_window_closes(program, monkeypatch, env)
             pygame.event.post(pygame.event.Event(pygame.QUIT))
 
     monkeypatch.setattr(pygame.display, "flip", flip)
-    status, out, err = program("--test", "--restore", "run/latest.pth")
+    status, out, err = program("--test", "--restore", "run/latest.safetensors")
     assert (status, err) == (0, "")
     assert len(frames) == 15
     assert len(set(frames)) > 3
@@ -173,7 +175,7 @@ def test_returns_that_are_no_numbers_are_null_in_json(program):
     """JSON has no word for them."""
     game = ("--env-name", "tests.faulty:Faulty-v0", "--env-kwargs", "fault=nan", "--seed", 1)
     program(*game, "--n", 8, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
-    play = ("--test", "--restore", "run/latest.pth", "--json", "--episodes", 20, *game[:2])
+    play = ("--test", "--restore", "run/latest.safetensors", "--json", "--episodes", 20, *game[:2])
     found = json.loads(program(*play)[1], parse_constant=lambda word: pytest.fail(word))
     assert None in found["returns"]
     assert found["mean"] is None
@@ -184,9 +186,12 @@ def test_a_directory_is_played_snapshot_by_snapshot(program):
     play = ("--test", "--restore", "run", "--episodes", 1)
     lines = [json.loads(line) for line in program(*play, "--json")[1].splitlines()]
     assert [line["update"] for line in lines][:11] == list(range(1, 12))
-    assert [line["checkpoint"] for line in lines][11:] == ["run/best.pth", "run/latest.pth"]
+    assert [line["checkpoint"] for line in lines][11:] == [
+        "run/best.safetensors",
+        "run/latest.safetensors",
+    ]
     out = program(*play, "--no-render")[1]
-    assert "run/update-10.pth, update 10:" in out
+    assert "run/update-10.safetensors, update 10:" in out
     assert rewards(out) == [line["mean"] for line in lines]
 
 

@@ -31,10 +31,10 @@ def test_what_a_run_leaves(program):
     assert [row["episodes"] for row in found] == ["4", "8", "12"]
     steps = [4 * float(row["episode_length_mean"]) for row in found]
     assert [float(row["frames"]) for row in found] == pytest.approx(np.cumsum(steps))
-    checkpoint = read(RUN / "latest.pth")
+    checkpoint = read(RUN / "latest.safetensors")
     assert checkpoint.counters.update == 3
     assert checkpoint.counters.frames == int(found[-1]["frames"])
-    assert read(RUN / "update-2.pth").counters.update == 2
+    assert read(RUN / "update-2.safetensors").counters.update == 2
     settings = tomllib.loads((RUN / "config.toml").read_text())
     assert settings["seed"] == 1
     assert settings["env-name"] == "CartPole-v1"
@@ -44,7 +44,7 @@ def test_the_settings_file_repeats_the_run(program):
     program.train("--max-gradient-updates", 3, "--useAdam", "--run-dir", "a")
     status, _, _ = program("--config", "a/config.toml", "--run-dir", "b")
     assert status == 0
-    assert same_run(read("a/latest.pth"), read("b/latest.pth"))
+    assert same_run(read("a/latest.safetensors"), read("b/latest.safetensors"))
 
 
 def test_a_seed_is_drawn_printed_and_saved(program):
@@ -52,7 +52,7 @@ def test_a_seed_is_drawn_printed_and_saved(program):
     seeds = set()
     for directory in ("a", "b"):
         _, out, _ = program(*arguments, "--max-gradient-updates", 1, "--run-dir", directory)
-        seed = read(f"{directory}/latest.pth").settings["seed"]
+        seed = read(f"{directory}/latest.safetensors").settings["seed"]
         assert f"Seed: {seed}\n" in out
         seeds.add(seed)
     assert len(seeds) == 2
@@ -65,8 +65,8 @@ def test_any_number_of_workers_gives_the_same_run_to_the_bit(program, workers):
     chosen = () if workers is None else ("--workers", workers)
     status, _, err = program(*CARTPOLE, *options, *chosen, "--run-dir", "b")
     assert (status, err) == (0, "")
-    assert same_run(read("a/latest.pth"), read("b/latest.pth"))
-    assert same(read("a/best.pth").parameters, read("b/best.pth").parameters)
+    assert same_run(read("a/latest.safetensors"), read("b/latest.safetensors"))
+    assert same(read("a/best.safetensors").parameters, read("b/best.safetensors").parameters)
     assert timeless(Path("a")) == timeless(Path("b"))
 
 
@@ -74,8 +74,8 @@ def test_an_older_run_is_kept(program):
     program.train("--max-gradient-updates", 1, "--sigma", 0.2)
     out = program.train("--max-gradient-updates", 2)
     assert f"{RUN} held another run: it is now {RUN}.1." in out
-    assert read(f"{RUN}.1/latest.pth").settings["sigma"] == 0.2
-    assert read(RUN / "latest.pth").settings["sigma"] == 0.05
+    assert read(f"{RUN}.1/latest.safetensors").settings["sigma"] == 0.2
+    assert read(RUN / "latest.safetensors").settings["sigma"] == 0.05
 
 
 def test_reaching_the_target_ends_the_run_before_the_step(program):
@@ -85,8 +85,8 @@ def test_reaching_the_target_ends_the_run_before_the_step(program):
     )
     last = out.splitlines()[-1]
     assert last.startswith("Solved: mean ")
-    solved = read(RUN / "latest.pth")
-    assert same(solved.parameters, read(RUN / "best.pth").parameters)
+    solved = read(RUN / "latest.safetensors")
+    assert same(solved.parameters, read(RUN / "best.safetensors").parameters)
     assert solved.solved is not None
     mean, std = solved.solved["mean"], solved.solved["std"]
     assert mean >= 40
@@ -95,10 +95,10 @@ def test_reaching_the_target_ends_the_run_before_the_step(program):
     assert float(rows()[-1]["unperturbed_return"]) >= 40
     assert len(rows()) == solved.counters.update + 1
     _, played, _ = program(
-        "--test", "--no-render", "--episodes", 6, "--restore", RUN / "latest.pth"
+        "--test", "--no-render", "--episodes", 6, "--restore", RUN / "latest.safetensors"
     )
     assert f"6 episodes: mean {mean:.2f}, standard deviation {std:.2f}" in played
-    assert program("--restore", RUN / "latest.pth")[1].startswith("Finished already: ")
+    assert program("--restore", RUN / "latest.safetensors")[1].startswith("Finished already: ")
 
 
 def test_a_lucky_episode_does_not_reach_the_target(program):
@@ -115,7 +115,7 @@ def test_an_evaluation_that_falls_due_with_the_solution_changes_nothing(program)
     """The update that solves the task is the 5th, after which one would be due."""
     options = ("--seed", 9, "--target-return", 40, "--max-gradient-updates", 9)
     program.train(*options, "--eval-every", 5)
-    solved = read(RUN / "latest.pth")
+    solved = read(RUN / "latest.safetensors")
     assert solved.solved is not None
     assert len(rows()) == 5
     assert solved.counters.update == 4
@@ -126,9 +126,9 @@ def test_going_on_after_the_target_takes_the_step_that_was_left_out(program):
     options = ("--n", 20, "--max-gradient-updates", 12)
     program.train(*options, "--run-dir", "whole")
     program.train(*options, "--target-return", 30, "--eval-episodes", 3, "--run-dir", "parts")
-    assert read("parts/latest.pth").solved
-    program("--restore", "parts/latest.pth", "--target-return", "None", "--workers", 0)
-    assert same_run(read("whole/latest.pth"), read("parts/latest.pth"))
+    assert read("parts/latest.safetensors").solved
+    program("--restore", "parts/latest.safetensors", "--target-return", "None", "--workers", 0)
+    assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
     assert timeless(Path("whole")) == timeless(Path("parts"))
 
 
@@ -142,8 +142,11 @@ def test_missing_the_target_is_status_1(program):
 
 def test_the_best_checkpoint_reproduces_its_score(program):
     program.train("--max-gradient-updates", 12)
-    best, scores = read(RUN / "best.pth"), [float(row["unperturbed_return"]) for row in rows()]
-    assert read(RUN / "latest.pth").counters.best_score == max(scores)
+    best, scores = (
+        read(RUN / "best.safetensors"),
+        [float(row["unperturbed_return"]) for row in rows()],
+    )
+    assert read(RUN / "latest.safetensors").counters.best_score == max(scores)
     # Ties: the later. An update's unperturbed episode is played by the parameters before it.
     update = max(index for index, score in enumerate(scores) if score == max(scores))
     assert best.counters.update == update
@@ -156,22 +159,22 @@ def test_the_best_checkpoint_reproduces_its_score(program):
 def test_of_equal_scores_the_later_is_the_best(program):
     program.train("--max-gradient-updates", 4, "--max-episode-length", 5)
     assert {row["unperturbed_return"] for row in rows()} == {"5.0"}
-    assert read(RUN / "best.pth").counters.update == 3
+    assert read(RUN / "best.safetensors").counters.update == 3
 
 
 def test_evaluations_decide_on_the_best_checkpoint(program):
     out = program.train("--max-gradient-updates", 6, "--eval-every", 2, "--eval-episodes", 3)
     assert out.count("Evaluation after ") == 3
-    best = read(RUN / "best.pth")
+    best = read(RUN / "best.safetensors")
     actor, env = make_actor(best.network), make_env(best.environment)
     actor.bind(flatten(best.network, best.parameters))
     returns = [
         rollout(env, actor, evaluation_seed(1, best.counters.update, index), 500).episode_return
         for index in range(3)
     ]
-    assert np.mean(returns) == read(RUN / "latest.pth").counters.best_score
+    assert np.mean(returns) == read(RUN / "latest.safetensors").counters.best_score
     assert f"Evaluation after {best.counters.update} updates: mean {np.mean(returns):.2f}" in out
-    assert program("--restore", RUN / "latest.pth")[1].startswith("Finished already: ")
+    assert program("--restore", RUN / "latest.safetensors")[1].startswith("Finished already: ")
 
 
 def test_frames_and_minutes_end_a_run(program):
@@ -188,8 +191,8 @@ def test_the_cap_follows_the_batch_with_variable_ep_len(program):
     lengths = [float(row["episode_length_mean"]) for row in rows()]
     caps = [int(cap) for cap in re.findall(r"Max episode length: (\d+)", out)]
     assert caps == [100_000, *(int(2 * length) for length in lengths[:-1])]
-    assert read(RUN / "latest.pth").counters.max_episode_length == int(2 * lengths[-1])
-    assert read(RUN / "latest.pth").settings["max_episode_length"] == 100_000
+    assert read(RUN / "latest.safetensors").counters.max_episode_length == int(2 * lengths[-1])
+    assert read(RUN / "latest.safetensors").settings["max_episode_length"] == 100_000
 
 
 def test_silence(program):
@@ -206,4 +209,4 @@ def test_a_vector_environment_uses_the_mlp_and_says_so(program):
     assert out.startswith(
         "Acrobot-v1 is seen as a vector of 6 numbers: using the MLP (--small-net).\n"
     )
-    assert "linear1.weight" in read("checkpoints/Acrobot-v1/latest.pth").parameters
+    assert "linear1.weight" in read("checkpoints/Acrobot-v1/latest.safetensors").parameters

@@ -36,7 +36,7 @@ class RunSettings:
     eval_episodes: int = evaluation(20, "Episodes of one evaluation.", option.COUNT)
     eval_every: int | None = evaluation(
         None,
-        "Evaluate after every so many updates; best.pth then goes by the evaluation.",
+        "Evaluate after every so many updates; best.safetensors then goes by the evaluation.",
         option.POSITIVE,
         shown="off",
     )
@@ -71,7 +71,10 @@ class RunSettings:
         None, "Directory of the run.", option.NOT_EMPTY, shown="checkpoints/<env-name>"
     )
     save_every: int | None = run(
-        None, "Also keep update-<K>.pth every so many updates.", option.POSITIVE, shown="off"
+        None,
+        "Also keep update-<K>.safetensors every so many updates.",
+        option.POSITIVE,
+        shown="off",
     )
     video_every: int | None = run(
         None,

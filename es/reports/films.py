@@ -21,14 +21,14 @@ from es.runs.directory import VIDEOS, RunDir
 
 PROGRAM, PREVIEW = "es", "es.reports.preview"  # modules that are run
 MOST_WAITING = 20  # recording takes seconds, and an update may take none
-SNAPSHOTS, RECORDINGS = ".update-*.pth", ".*.recording.*"
+SNAPSHOTS, RECORDINGS = ".update-*.safetensors", ".*.recording.*"
 
 
 class VideoRecorder:
     """Record an episode of each snapshot of a run, by `main.py --test --video` in a thread.
 
-    A snapshot is a checkpoint `videos/.update-<K>.pth`, which is deleted once `update-<K>.mp4` is
-    there. Those that an earlier process of the run has left are recorded first. The others that
+    A snapshot is a checkpoint `videos/.update-<K>.safetensors`, which is deleted once its video
+    `update-<K>.mp4` is there. Those that an earlier process of the run has left are recorded first. The others that
     are left, by an interrupted run or on a full disk, are recorded when the run is carried on.
     """
 
@@ -50,7 +50,7 @@ class VideoRecorder:
         """Have an episode of the checkpoint's policy recorded; raise OSError."""
         self._directory.check()  # another run may have taken its place
         if self._waiting() < MOST_WAITING:
-            snapshot = self._folder / f".update-{checkpoint.counters.update}.pth"
+            snapshot = self._folder / f".update-{checkpoint.counters.update}.safetensors"
             checkpoints.save(checkpoint, snapshot)
             self._queue.put(snapshot)
         elif not self._told:

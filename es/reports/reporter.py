@@ -73,7 +73,7 @@ class Monitor:
         evaluation: tuple[int, float, float] | None = None,
         film: Checkpoint | None = None,
     ) -> None:
-        """Writes figures, then checkpoints by file name, of which latest.pth comes last.
+        """Writes figures, then checkpoints by file name, of which latest.safetensors comes last.
 
         In this order, a run that is carried on lacks nothing of before its latest checkpoint, but
         for what the disk has refused.

@@ -38,8 +38,8 @@ class Counters(NamedTuple):
     """How far a run has come.
 
     episodes and frames count perturbed rollouts only. max_episode_length is the current cap of
-    training episodes. best_score belongs to best.pth (None: there is none yet). lr (before its
-    schedule) and sigma are those of the coming update. evaluated is the update after which
+    training episodes. best_score belongs to best.safetensors (None: there is none yet). lr (before
+    its schedule) and sigma are those of the coming update. evaluated is the update after which
     --eval-every last evaluated.
     """
 

@@ -13,7 +13,7 @@ from typing import IO
 
 from es.errors import UsageError
 
-LATEST, BEST = "latest.pth", "best.pth"
+LATEST, BEST = "latest.safetensors", "best.safetensors"
 PROGRESS, SETTINGS, CURVE = "progress.csv", "config.toml", "learning_curve.png"
 VIDEOS = "videos"
 LOCK, ROOM = ".lock", ".room"
@@ -120,8 +120,8 @@ def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Pa
     """Where a run is written, and whether it carries on the run that is there.
 
     run_dir: the user's choice, if any. restore: the checkpoint of ours to start from, if any: a
-    run's latest.pth carries that run on, any other leaves the run that it lies in untouched.
-    Raises UsageError when the choice is that very run.
+    run's latest.safetensors carries that run on, any other leaves the run that it lies in
+    untouched. Raises UsageError when the choice is that very run.
     """
     if restore is None:
         return Path(run_dir) if run_dir else default, False
@@ -134,7 +134,7 @@ def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Pa
     if same:
         raise UsageError(
             f"--run-dir {run_dir}: holds the run that --restore {restore} belongs to; "
-            "choose another, or restore its latest.pth to carry it on"
+            "choose another, or restore its latest.safetensors to carry it on"
         )
     return Path(run_dir), False
 

@@ -95,18 +95,20 @@ def restored_normalizer(config: Config, inputs: int, restored: Restored) -> Norm
 
 
 def checkpoints_in(path: str) -> list[str]:
-    """Return the checkpoint, or those of a directory: `update-<K>.pth` in order, then all others.
+    """Return the checkpoint, or those of a directory: by their updates, then all others.
 
     Raise UsageError where a directory holds none.
     """
     if not Path(path).is_dir():
         return [path]
-    found = [str(file) for file in Path(path).glob("*.pth")]
+    found = [str(file) for file in Path(path).glob("*.safetensors")]
     if not found:
-        raise UsageError(f"--restore {path}: holds no checkpoint (*.pth); give a run's directory")
+        raise UsageError(
+            f"--restore {path}: holds no checkpoint (*.safetensors); give a run's directory"
+        )
 
     def place(path: str) -> tuple[float, str]:
-        number = re.fullmatch(r"update-(\d+)\.pth", Path(path).name)
+        number = re.fullmatch(r"update-(\d+)\.safetensors", Path(path).name)
         return (int(number[1]) if number else math.inf), path
 
     return sorted(found, key=place)

@@ -105,11 +105,11 @@ def test_nodes_that_die_and_join_change_no_result(start, program, cluster):
     assert lines[-1].startswith("Interrupted after ")
     assert f"main.py --ray {cluster.address} --restore " in lines[-1]
     wait_until(lambda: nobody_works(cluster))
-    updates = read(RUN / "latest.pth").counters.update
+    updates = read(RUN / "latest.safetensors").counters.update
     here = ("--workers", 2, "--sigma", 0.02, "--max-gradient-updates", updates)
     status, _, _ = program(*ACROBOT, *here, "--run-dir", "here")
     assert status == 0
-    assert same_run(read(RUN / "latest.pth"), read("here/latest.pth"))
+    assert same_run(read(RUN / "latest.safetensors"), read("here/latest.safetensors"))
 
 
 def test_a_pool_of_agents_that_are_killed_gives_the_results_of_this_process(ray_pool, monkeypatch):

@@ -41,7 +41,7 @@ def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, monkeypatch):
     wait_until(lambda: all_gone(pids))
     # All but what torch makes when it is imported.
     assert all(path.name.startswith("torchinductor_") for path in Path(folder).iterdir())
-    assert read(RUN / "latest.pth").counters.update >= 1
+    assert read(RUN / "latest.safetensors").counters.update >= 1
     assert out.splitlines()[-1].startswith("Interrupted after ")
 
 

@@ -14,7 +14,7 @@ from es.config import FIELDS, TYPES, flag
 
 def unreadable(program):
     program.train("--max-gradient-updates", 1, "--run-dir", "run")
-    Path("empty.pth").write_bytes(b"")
+    Path("empty.safetensors").write_bytes(b"")
     Path("bad.toml").write_text("lr = 'fast'")
     Path("file").write_text("")
     Path("large.toml").write_text("#" * 2**20 + "\nlr = 0.5")
@@ -38,22 +38,23 @@ def unreadable(program):
         ("--env-name CartPole-v1 --sticky-actions 0.25", "--sticky-actions 0.25"),
         ("--env-name PongDeterministic-v4 --obs-norm", "--obs-norm"),
         ("--env-name PongDeterministic-v4 --action-bins 3", "--action-bins 3"),
-        ("--restore run/latest.pth --obs-norm", "--obs-norm True differs"),
-        ("--restore run/latest.pth --vbn --override --max-gradient-updates 9", "--vbn"),
-        ("--test --restore run/latest.pth --hidden-sizes 3", "--hidden-sizes 3 differs"),
+        ("--restore run/latest.safetensors --obs-norm", "--obs-norm True differs"),
+        ("--restore run/latest.safetensors --vbn --override --max-gradient-updates 9", "--vbn"),
+        ("--test --restore run/latest.safetensors --hidden-sizes 3", "--hidden-sizes 3 differs"),
         ("--env-name PongDeterministic-v4 --small-net", "--small-net"),
-        ("--restore missing.pth", "missing.pth"),
-        ("--restore empty.pth", "empty.pth"),
+        ("--restore missing.safetensors", "missing.safetensors"),
+        ("--restore empty.safetensors", "empty.safetensors"),
         ("--restore run", "--restore run"),
-        ("--restore run/latest.pth --env-name Acrobot-v1", "--env-name Acrobot-v1 differs"),
+        ("--restore run/latest.safetensors --env-name Acrobot-v1", "--env-name Acrobot-v1 differs"),
         (
-            "--restore run/latest.pth --env-name Acrobot-v1 --override --max-gradient-updates 9",
+            "--restore run/latest.safetensors --env-name Acrobot-v1 --override "
+            "--max-gradient-updates 9",
             "does not fit",
         ),
-        ("--restore run/latest.pth --seed 2", "--seed 2 differs"),
+        ("--restore run/latest.safetensors --seed 2", "--seed 2 differs"),
         ("--test", "--restore"),
-        ("--test --restore run/latest.pth --wandb", "--wandb: is for training"),
-        ("--test --restore run/latest.pth --env-name Acrobot-v1", "--env-name Acrobot-v1"),
+        ("--test --restore run/latest.safetensors --wandb", "--wandb: is for training"),
+        ("--test --restore run/latest.safetensors --env-name Acrobot-v1", "--env-name Acrobot-v1"),
         ("--config missing.toml", "missing.toml"),
         ("--config bad.toml", "lr = 'fast'"),
         ("--config large.toml", "large.toml: is no settings file"),

@@ -49,7 +49,7 @@ def test_it_plays_an_update(program, config):
     run = Path("checkpoints", config.stem)  # by which it is found, and no other file's run
     (row,) = rows(run)
     assert int(row["episodes"]) == settings["n"] * settings.get("episodes-per-perturbation", 1)
-    checkpoint = read(run / "latest.pth")
+    checkpoint = read(run / "latest.safetensors")
     assert checkpoint.settings["env_name"] == ENV_NAMES.get(config.stem, config.stem)
     given = dict(text.split("=") for text in settings.get("env-kwargs", []))
     played = checkpoint.environment["kwargs"]

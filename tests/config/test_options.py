@@ -33,13 +33,13 @@ def test_the_same_run_to_the_bit_with_any_workers_and_after_resuming(program, op
     assert (status, err) == (0, "")
     assert any(float(row["grad_norm"]) > 0 for row in rows(Path("whole")))
     assert program(*run, "--workers", 2, "--run-dir", "shared")[0] == 0
-    whole = read("whole/latest.pth")
-    assert same_run(read("shared/latest.pth"), whole)
+    whole = read("whole/latest.safetensors")
+    assert same_run(read("shared/latest.safetensors"), whole)
     assert timeless(Path("shared")) == timeless(Path("whole"))
-    Path("shared/update-2.pth").replace("shared/latest.pth")
-    status, _, err = program("--restore", "shared/latest.pth", "--workers", 0)
+    Path("shared/update-2.safetensors").replace("shared/latest.safetensors")
+    status, _, err = program("--restore", "shared/latest.safetensors", "--workers", 0)
     assert (status, err) == (0, "")
-    assert same_run(read("shared/latest.pth"), whole)
+    assert same_run(read("shared/latest.safetensors"), whole)
     assert timeless(Path("shared")) == timeless(Path("whole"))
 
 
@@ -48,11 +48,11 @@ def test_the_best_checkpoint_plays_as_it_was_evaluated(program, options):
     """With the statistics, the reference batch and the environment of that moment."""
     run = (*OPTIONS[options].split(), "--seed", 3, "--eval-every", 1, "--eval-episodes", 2)
     assert program(*run, "--workers", 0, "--max-gradient-updates", 3, "--run-dir", "run")[0] == 0
-    best = read("run/best.pth").counters.best_score
+    best = read("run/best.safetensors").counters.best_score
     assert best is not None
     cap = ("--max-episode-length", 60 if options == "pixels" else 30)
     status, out, err = program(
-        "--test", "--no-render", "--episodes", 2, "--restore", "run/best.pth", *cap
+        "--test", "--no-render", "--episodes", 2, "--restore", "run/best.safetensors", *cap
     )
     assert (status, err) == (0, "")
     assert f"2 episodes: mean {best:.2f}," in out
@@ -62,7 +62,9 @@ def test_observation_statistics_move_with_training_alone(program):
     run = (*OPTIONS["paper"].split(), "--seed", 3, "--workers", 0, "--max-gradient-updates", 2)
     program(*run, "--run-dir", "plain")
     program(*run, "--eval-every", 1, "--eval-episodes", 2, "--run-dir", "evaluated")
-    plain, evaluated = (read(f"{name}/latest.pth").normalizer for name in ("plain", "evaluated"))
+    plain, evaluated = (
+        read(f"{name}/latest.safetensors").normalizer for name in ("plain", "evaluated")
+    )
     assert plain is not None
     assert plain["count"] > 0
     assert same(plain, evaluated)
@@ -76,7 +78,7 @@ def learned(program, *options):
     )  # fmt: skip
     status, _, err = program(*run, "--run-dir", "run", *options)
     assert (status, err) == (0, "")
-    return read("run/latest.pth").parameters
+    return read("run/latest.safetensors").parameters
 
 
 @pytest.mark.parametrize(
@@ -130,14 +132,14 @@ def test_the_progress_shows_scheduled_rates_and_decayed_sigma(program):
     rates = [float(row["lr"]) for row in rows(Path("run"))]
     assert rates == pytest.approx([0.001, 0.00075, 0.0005, 0.00025])
     assert [float(row["sigma"]) for row in rows(Path("run"))] == [0.05, 0.025, 0.0125, 0.01]
-    status, _, err = program("--restore", "run/latest.pth", "--max-gradient-updates", 8)
+    status, _, err = program("--restore", "run/latest.safetensors", "--max-gradient-updates", 8)
     assert status == 2
     assert "--max-gradient-updates 8 differs" in err
 
 
 def test_an_override_changes_sigma_optimiser_and_momentum(program):
     learned(program, "--momentum", 0.5, "--sigma-decay", 0.5)
-    again = ("--restore", "run/latest.pth", "--override", "--workers", 0)
+    again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)
     assert program(*again, "--sigma", 0.3, "--max-gradient-updates", 3)[0] == 0
     assert [float(row["sigma"]) for row in rows(Path("run"))] == [0.05, 0.025, 0.3]
     for optimizer in (("--momentum", 0), ("--optimizer", "adam"), ("--optimizer", "adamw")):
@@ -151,7 +153,7 @@ def test_a_policy_cannot_be_changed_even_on_purpose(program):
     for change in (
         "--hidden-sizes 3", "--activation tanh", "--obs-norm", "--action-bins 3", "--vbn"
     ):  # fmt: skip
-        again = ("--restore", "run/latest.pth", "--override", *change.split())
+        again = ("--restore", "run/latest.safetensors", "--override", *change.split())
         status, _, err = program(*again, "--max-gradient-updates", 3)
         assert status == 2
         assert err.startswith(f"error: {change.split()[0]} ")
@@ -166,14 +168,14 @@ def test_a_policy_cannot_be_changed_even_on_purpose(program):
 def test_a_flag_of_a_restored_run_may_be_repeated(program, options):
     """Even where it would make no sense beside the defaults."""
     learned(program, *options.split())
-    again = ("--restore", "run/latest.pth", "--max-gradient-updates", 3, "--workers", 0)
+    again = ("--restore", "run/latest.safetensors", "--max-gradient-updates", 3, "--workers", 0)
     for flags in (options.split()[:2], options.split()[2:]):
         assert program(*again, *flags)[::2] == (0, "")
 
 
 def test_adam_has_two_names_on_resuming_too(program):
     learned(program, "--useAdam")
-    again = ("--workers", 0, "--restore", "run/latest.pth", "--max-gradient-updates")
+    again = ("--workers", 0, "--restore", "run/latest.safetensors", "--max-gradient-updates")
     assert program(*again, 3, "--useAdam")[::2] == (0, "")
     assert program(*again, 4, "--optimizer", "adam")[::2] == (0, "")
     status, _, err = program(*again, 5, "--optimizer", "adamw")
@@ -184,27 +186,30 @@ def test_adam_has_two_names_on_resuming_too(program):
 
 def test_a_lower_cap_holds_at_once(program):
     learned(program, "--adaptive-ep-len")
-    again = ("--restore", "run/latest.pth", "--override", "--workers", 0)
+    again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)
     program(*again, "--max-episode-length", 5, "--max-gradient-updates", 3)
     assert float(rows(Path("run"))[-1]["episode_length_mean"]) == 5
 
 
 def test_a_score_of_another_task_is_not_compared_with(program):
     learned(program)
-    again = ("--restore", "run/latest.pth", "--override", "--workers", 0)
+    again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)
     program(*again, "--env-kwargs", "g=30", "--max-gradient-updates", 3)
-    assert read("run/best.pth").settings["env_kwargs"] == ["g=30"]
+    assert read("run/best.safetensors").settings["env_kwargs"] == ["g=30"]
 
 
 def test_a_rate_that_has_decayed_to_nothing_is_loaded_again(program):
     decay = ("--lr", "1e-30", "--lr-decay", "1e-30", "--sigma", "1e-29", "--sigma-decay", "0.001")
     learned(program, *decay, "--max-gradient-updates", 12)
-    assert program("--restore", "run/latest.pth", "--max-gradient-updates", 13)[::2] == (0, "")
+    assert program("--restore", "run/latest.safetensors", "--max-gradient-updates", 13)[::2] == (
+        0,
+        "",
+    )
 
 
 def test_a_target_that_was_met_otherwise_is_not_met(program):
     learned(program, "--target-return", -5000, "--eval-episodes", 1)
-    again = ("--restore", "run/latest.pth", "--workers", 0, "--silent", "--override")
+    again = ("--restore", "run/latest.safetensors", "--workers", 0, "--silent", "--override")
     assert program(*again)[1].startswith("Finished already")
     status, out, _ = program(*again, "--env-kwargs", "g=30")
     assert status == 0
@@ -213,6 +218,6 @@ def test_a_target_that_was_met_otherwise_is_not_met(program):
 
 def test_an_override_is_not_left_in_the_settings_of_the_run(program):
     learned(program)
-    again = ("--workers", 0, "--restore", "run/latest.pth", "--max-gradient-updates")
+    again = ("--workers", 0, "--restore", "run/latest.safetensors", "--max-gradient-updates")
     program(*again, 3, "--lr", 0.5, "--override")
     assert "override" not in Path("run/config.toml").read_text()

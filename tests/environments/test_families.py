@@ -28,7 +28,7 @@ def test_it_trains_and_is_watched(program, environment):
     status, _, err = program(*run, "--max-gradient-updates", 1, "--env-name", *name)
     assert (status, err) == (0, "")
     status, out, err = program(
-        "--test", "--no-render", "--episodes", 1, "--restore", "run/latest.pth", *(
+        "--test", "--no-render", "--episodes", 1, "--restore", "run/latest.safetensors", *(
             ("--env-name", name[0]) if ":" in name[0] else ()
         )
     )  # fmt: skip

@@ -20,7 +20,9 @@ def test_mujoco_is_drawn_without_a_display(program, monkeypatch):
         monkeypatch.delenv(variable, raising=False)
     game = ("--env-name", "InvertedPendulum-v5", "--n", 2, "--workers", 0, "--run-dir", "run")
     program(*game, "--max-gradient-updates", 1, "--seed", 1)
-    status, out, err = program("--test", "--restore", "run/latest.pth", "--video", "out.mp4")
+    status, out, err = program(
+        "--test", "--restore", "run/latest.safetensors", "--video", "out.mp4"
+    )
     if "nothing to draw with" in err:
         pytest.skip("MuJoCo needs EGL or OSMesa (apt-get install libegl1 libgl1-mesa-dri)")
     assert (status, err) == (0, "")
@@ -72,7 +74,7 @@ def test_mujoco_without_graphics_is_one_line(program, monkeypatch):
     monkeypatch.setattr(mujoco, "BACKENDS", ("nonsense",))
     game = ("--env-name", "InvertedPendulum-v5", "--n", 2, "--workers", 0, "--run-dir", "run")
     program(*game, "--max-gradient-updates", 1, "--seed", 1)
-    status, _, err = program("--test", "--restore", "run/latest.pth", "--video", "out.mp4")
+    status, _, err = program("--test", "--restore", "run/latest.safetensors", "--video", "out.mp4")
     assert status == 2
     assert err.count("\n") == 1
     assert "install EGL or OSMesa" in err

@@ -23,7 +23,7 @@ from tests.test_test import rewards
 def checkpoint(program):
     """Of a policy that keeps the pole up for a while."""
     program.train("--max-gradient-updates", 3, "--run-dir", "run", "--save-every", 1)
-    return "run/latest.pth"
+    return "run/latest.safetensors"
 
 
 def decoded(path):
@@ -89,7 +89,7 @@ def test_a_small_picture_is_enlarged_and_a_gif_is_kept_small(program):
     game = ("--env-name", "PongDeterministic-v4", "--max-episode-length", 30)
     program(*game, "--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
     for name in ("pong.mp4", "pong.gif"):
-        status, _, err = program("--test", "--restore", "run/latest.pth", "--video", name)
+        status, _, err = program("--test", "--restore", "run/latest.safetensors", "--video", name)
         assert (status, err) == (0, "")
     frames, speed = decoded("pong.mp4")
     assert (len(frames), speed) == (31, 15)
@@ -122,8 +122,9 @@ def test_a_directory_makes_a_video_of_each_snapshot(program, checkpoint):
     [
         ("out.avi", "--video 'out.avi': must be a file whose name ends in .mp4 or .gif"),
         (
-            "run/latest.pth/out.mp4",
-            "--video run/latest.pth/out.mp4: cannot be written (run/latest.pth is no directory)",
+            "run/latest.safetensors/out.mp4",
+            "--video run/latest.safetensors/out.mp4: cannot be written "
+            "(run/latest.safetensors is no directory)",
         ),
         ("folder.mp4", "--video folder.mp4: cannot be written (it is a directory)"),
     ],
@@ -189,10 +190,10 @@ def test_pictures_that_go_wrong_are_one_line_and_no_video(program, checkpoint, m
 
 
 def test_what_cannot_be_played_in_a_directory_is_told_and_left_out(program, checkpoint):
-    Path("run/update-2.pth").write_text("foreign")
+    Path("run/update-2.safetensors").write_text("foreign")
     status, out, err = program("--test", "--restore", "run", "--video", "v/out.mp4")
     assert status == 2
-    assert err.startswith("error: --restore run/update-2.pth: ")
+    assert err.startswith("error: --restore run/update-2.safetensors: ")
     assert err.count("\n") == 1
     assert len(os.listdir("v")) == len(rewards(out)) == 4
 
@@ -214,7 +215,7 @@ def test_an_interrupt_before_the_first_episode_has_ended_keeps_the_name(program,
 def test_an_interrupted_video_holds_what_was_played(start, program):
     """The environment is slow, and its pictures have something to show."""
     program("--env-name", "Pendulum-v1", "--n", 2, "--workers", 0, "--max-gradient-updates", 1)
-    restored = ("--restore", "checkpoints/Pendulum-v1/latest.pth")
+    restored = ("--restore", "checkpoints/Pendulum-v1/latest.safetensors")
     process = start("--test", *restored, "--video", "out.mp4", "--episodes", 1000)
     assert process.stdout is not None
     process.stdout.readline()

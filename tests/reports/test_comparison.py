@@ -85,8 +85,8 @@ def test_a_label_is_what_sets_a_group_apart(settings, expected):
 
 
 def test_a_run_that_branched_off_is_no_seed_of_the_other():
-    first, second = a_run("a"), a_run("b", settings={"restore": "a/best.pth", "seed": 1})
-    assert labels(first, second) == ["restore none", "restore a/best.pth"]
+    first, second = a_run("a"), a_run("b", settings={"restore": "a/best.safetensors", "seed": 1})
+    assert labels(first, second) == ["restore none", "restore a/best.safetensors"]
 
 
 def test_the_same_seed_counts_once():

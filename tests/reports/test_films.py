@@ -24,9 +24,9 @@ def test_videos_are_made_in_training_and_those_that_a_killed_run_has_left(progra
     program.train("--max-gradient-updates", 2)
     folder = RUN / "videos"
     folder.mkdir()
-    (folder / ".update-2.pth").write_bytes((RUN / "latest.pth").read_bytes())
+    (folder / ".update-2.safetensors").write_bytes((RUN / "latest.safetensors").read_bytes())
     (folder / ".update-1.recording.mp4").write_text("half a video")
-    arguments = ("--restore", RUN / "latest.pth", "--workers", 0, "--video-every", 2)
+    arguments = ("--restore", RUN / "latest.safetensors", "--workers", 0, "--video-every", 2)
     status, out, err = program(*arguments, "--max-gradient-updates", 5)
     assert (status, err) == (0, "")
     assert "Recording the last videos" in out
@@ -48,8 +48,8 @@ def test_what_could_not_be_recorded_is_told_and_tried_again(program):
     program.train("--max-gradient-updates", 2)
     folder = RUN / "videos"
     (folder / "update-2.mp4").mkdir(parents=True)
-    (folder / ".update-2.pth").write_bytes((RUN / "latest.pth").read_bytes())
-    run = ("--restore", RUN / "latest.pth", "--workers", 0, "--video-every", 100)
+    (folder / ".update-2.safetensors").write_bytes((RUN / "latest.safetensors").read_bytes())
+    run = ("--restore", RUN / "latest.safetensors", "--workers", 0, "--video-every", 100)
     status, _, err = program(*run, "--max-gradient-updates", 3)
     assert status == 0
     assert err.startswith(f"warning: {folder}: 1 episode could not be recorded (error: --video ")
@@ -97,7 +97,7 @@ def started(monkeypatch):
 @pytest.fixture
 def checkpoint(program):
     program.train("--max-gradient-updates", 1)
-    return read(RUN / "latest.pth")
+    return read(RUN / "latest.safetensors")
 
 
 def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatch, capfd):
@@ -117,7 +117,7 @@ def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatc
         VideoRecorder, "_record", lambda recorder, snapshot: recorded.append(snapshot.name)
     )
     VideoRecorder(run, "CartPole-v1", Console(silent=True)).close(lambda: False)
-    assert recorded == [f".update-{update}.pth" for update in range(20)]
+    assert recorded == [f".update-{update}.safetensors" for update in range(20)]
 
 
 def test_nothing_is_recorded_into_a_run_that_has_taken_the_place_of_this_one(
@@ -127,7 +127,7 @@ def test_nothing_is_recorded_into_a_run_that_has_taken_the_place_of_this_one(
     run.path.rename(run.path.with_name("away"))
     folder = run.path / "videos"
     folder.mkdir(parents=True)
-    theirs = [folder / ".update-8.recording.mp4", folder / ".update-9.pth"]
+    theirs = [folder / ".update-8.recording.mp4", folder / ".update-9.safetensors"]
     for path in (*theirs, run.path / ".lock"):
         path.touch()
     with pytest.raises(OSError, match="moved, deleted or replaced"):
@@ -140,8 +140,8 @@ def test_nothing_is_recorded_into_a_run_that_has_taken_the_place_of_this_one(
 
 
 def test_a_preview_that_cannot_be_made_holds_up_no_other_video(run, monkeypatch, capfd):
-    (run.path / "videos/.update-2.pth").touch()
-    (run.path / "videos/.update-10.pth").touch()
+    (run.path / "videos/.update-2.safetensors").touch()
+    (run.path / "videos/.update-10.safetensors").touch()
     started: list[str] = []
 
     def run_module(recorder, module, *arguments):
@@ -160,9 +160,9 @@ def test_a_preview_that_cannot_be_made_holds_up_no_other_video(run, monkeypatch,
 
 
 def test_who_is_in_a_hurry_waits_for_no_video(run, monkeypatch, capfd):
-    snapshot = run.path / "videos/.update-2.pth"
+    snapshot = run.path / "videos/.update-2.safetensors"
     snapshot.touch()
-    (run.path / "videos/.update-3.pth").touch()
+    (run.path / "videos/.update-3.safetensors").touch()
     monkeypatch.setattr(videos, "PROGRAM", "lingering")
     monkeypatch.setenv("PYTHONPATH", str(run.path))
     (run.path / "lingering.py").write_text("import time; open('begun', 'w'); time.sleep(3600)")

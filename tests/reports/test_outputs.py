@@ -25,9 +25,9 @@ def test_a_run_outlives_a_full_disk_and_lacks_nothing_afterwards(start):
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
     assert process.stderr is not None
     assert "cannot be written (File too large)" in process.stderr.readline()
-    full = (RUN / "latest.pth").read_bytes()
+    full = (RUN / "latest.safetensors").read_bytes()
     time.sleep(0.5)
-    assert (RUN / "latest.pth").read_bytes() == full
+    assert (RUN / "latest.safetensors").read_bytes() == full
     endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, endless)
     assert "is written now" in process.stderr.readline()
@@ -35,7 +35,7 @@ def test_a_run_outlives_a_full_disk_and_lacks_nothing_afterwards(start):
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
     updates = [int(row["update"]) for row in rows()]
-    assert updates == list(range(1, read(RUN / "latest.pth").counters.update + 1))
+    assert updates == list(range(1, read(RUN / "latest.safetensors").counters.update + 1))
     assert not list(RUN.glob("*.tmp"))
 
 
@@ -47,13 +47,13 @@ def test_a_run_whose_directory_was_moved_does_not_write_into_another(start, prog
     assert "cannot be written" in process.stderr.readline()
     program.train("--max-gradient-updates", 2)
     time.sleep(0.3)
-    assert read(RUN / "latest.pth").counters.update == len(rows()) == 2
+    assert read(RUN / "latest.safetensors").counters.update == len(rows()) == 2
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "latest.pth" in err.splitlines()[-1]
+    assert "latest.safetensors" in err.splitlines()[-1]
     assert "progress.csv" in err.splitlines()[-1]
-    assert read(away / "latest.pth").counters.update <= len(rows(away))
+    assert read(away / "latest.safetensors").counters.update <= len(rows(away))
 
 
 def test_a_last_checkpoint_that_cannot_be_written_is_an_error(start):
@@ -66,12 +66,12 @@ def test_a_last_checkpoint_that_cannot_be_written_is_an_error(start):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 143
     assert err.startswith("error: --run-dir checkpoints/CartPole-v1: after ")
-    assert "latest.pth" in err
+    assert "latest.safetensors" in err
     assert "could not be written (File too large)" in err
     assert err.count("\n") == 1
-    assert "--restore checkpoints/CartPole-v1/latest.pth" in err
+    assert "--restore checkpoints/CartPole-v1/latest.safetensors" in err
     assert "Watch it" not in out
-    assert 0 < read(RUN / "latest.pth").counters.update < int(err.split()[4])
+    assert 0 < read(RUN / "latest.safetensors").counters.update < int(err.split()[4])
 
 
 @pytest.mark.parametrize("output", [">&-", ">/dev/full", ">/dev/full 2>&1", "2>&-", "<&- >&- 2>&-"])
@@ -82,7 +82,7 @@ def test_a_missing_or_full_output_loses_nothing_but_words(output):
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert result.returncode == 0
-    assert read(RUN / "latest.pth").counters.update == 1
+    assert read(RUN / "latest.safetensors").counters.update == 1
     if output == ">/dev/full":
         warning, last_line = result.stderr.splitlines()
         assert warning == "warning: standard output cannot be written (No space left on device)"
@@ -183,7 +183,7 @@ import os, pty, sys
 pid, terminal = pty.fork()
 if pid == 0:
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-while not os.path.exists("checkpoints/CartPole-v1/latest.pth"):
+while not os.path.exists("checkpoints/CartPole-v1/latest.safetensors"):
     os.read(terminal, 65536)
 os.close(terminal)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
@@ -197,7 +197,7 @@ def test_a_terminal_that_is_closed_ends_the_run_as_a_signal_does():
         env={**os.environ, "TERM": "xterm"},
     )  # fmt: skip
     assert done.returncode == 128 + signal.SIGHUP
-    assert read(RUN / "latest.pth").counters.update == len(rows())
+    assert read(RUN / "latest.safetensors").counters.update == len(rows())
 
 
 def test_a_reader_that_leaves_ends_the_run_as_a_signal_does(start):

@@ -82,9 +82,19 @@ def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):
     monitor = Monitor(directory, Console(silent=True), title="", counters=counters, settings={})
     checkpoint: Any = None
     names.clear()
-    monitor.commit(dict.fromkeys(("latest.pth", "update-3.pth", "best.pth"), checkpoint))
+    monitor.commit(
+        dict.fromkeys(
+            ("latest.safetensors", "update-3.safetensors", "best.safetensors"), checkpoint
+        )
+    )
     assert monitor.close(hurried=lambda: True) == {}
-    assert names == ["progress", "events.o", "update-3.pth", "best.pth", "latest.pth"]
+    assert names == [
+        "progress",
+        "events.o",
+        "update-3.safetensors",
+        "best.safetensors",
+        "latest.safetensors",
+    ]
     directory.close()
 
 

@@ -93,7 +93,15 @@ def test_the_same_figures_as_in_tensorboard_and_on_it_goes_when_carried_on(progr
     assert sum(found[4]["returns/population/values"]) == 4
     assert found[4]["learning_curve/width"] == 960
     assert [image.step for image in events_of(RUN).Images("learning_curve")] == [4]
-    program("--restore", RUN / "latest.pth", "--max-gradient-updates", 6, "--wandb", "--workers", 0)
+    program(
+        "--restore",
+        RUN / "latest.safetensors",
+        "--max-gradient-updates",
+        6,
+        "--wandb",
+        "--workers",
+        0,
+    )
     (second,) = set(RUN.glob("wandb/offline-run-*")) - {first}
     assert second.name.split("-")[-1] == first.name.split("-")[-1]
     assert sorted(history(second)[0]) == [5, 6]

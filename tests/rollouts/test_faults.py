@@ -27,7 +27,7 @@ def test_returns_that_are_no_numbers_rank_last_and_are_counted(program, fault):
     assert out.count("Returns not finite: ") == sum(count > 0 for count in counts)
     assert f"Returns not finite: {max(counts)} (ranked last)" in out
     assert faulty(program, "two", "--workers", 2, kwargs=kwargs)[0] == 0
-    assert same_run(read("alone/latest.pth"), read("two/latest.pth"))
+    assert same_run(read("alone/latest.safetensors"), read("two/latest.safetensors"))
     assert any(float(row["grad_norm"]) > 0 for row in rows(Path("two")))
 
 
@@ -36,7 +36,7 @@ def test_returns_none_of_which_is_a_number_end_the_run(program):
     assert status == 1
     assert err.startswith("error: --env-name tests.faulty:Faulty-v0: none of 8 returns")
     assert err.count("\n") == 1
-    assert read("run/latest.pth").counters.update == 0
+    assert read("run/latest.safetensors").counters.update == 0
 
 
 def test_a_score_that_is_no_number_is_neither_the_best_nor_the_target(program):
@@ -47,9 +47,15 @@ def test_a_score_that_is_no_number_is_neither_the_best_nor_the_target(program):
     assert out.splitlines()[-1].startswith("Target not reached")
     every = ("--eval-every", 1, "--eval-episodes", 30, "--workers", 0)
     assert faulty(program, "run", *every, kwargs=("fault=nan",))[0] == 0
-    assert not Path("run/best.pth").exists()
+    assert not Path("run/best.safetensors").exists()
     status, out, err = program(
-        "--test", "--no-render", "--restore", "run/latest.pth", "--episodes", 30, *FAULTY[:2]
+        "--test",
+        "--no-render",
+        "--restore",
+        "run/latest.safetensors",
+        "--episodes",
+        30,
+        *FAULTY[:2],
     )
     assert (status, err) == (0, "")
     assert "mean nan" in out
@@ -57,10 +63,10 @@ def test_a_score_that_is_no_number_is_neither_the_best_nor_the_target(program):
 
 def test_observations_that_are_no_numbers_stay_out_of_the_statistics(program):
     assert faulty(program, "run", "--workers", 0, "--obs-norm", kwargs=("fault=unseen",))[0] == 0
-    normalizer = read("run/latest.pth").normalizer
+    normalizer = read("run/latest.safetensors").normalizer
     assert normalizer is not None
     assert normalizer["moments"].isfinite().all()
-    assert 0 < normalizer["count"] < read("run/latest.pth").counters.frames
+    assert 0 < normalizer["count"] < read("run/latest.safetensors").counters.frames
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -73,7 +79,7 @@ def test_an_exception_ends_the_run_with_its_traceback(program, workers):
     assert "failed 3 times" in err
     assert err.rstrip().endswith("ValueError: unlucky")
     assert [row["update"] for row in rows(Path("run"))] == ["1"]
-    assert read("run/latest.pth").counters.update == 1
+    assert read("run/latest.safetensors").counters.update == 1
 
 
 def test_a_crash_in_native_code_ends_the_run_with_the_name_of_its_signal(program):
@@ -93,7 +99,7 @@ def test_what_goes_wrong_once_changes_nothing(program, fault):
     assert ": replaced." in out
     Path("happened").touch()
     assert faulty(program, "quiet", "--workers", 0, kwargs=kwargs)[0] == 0
-    assert same_run(read("run/latest.pth"), read("quiet/latest.pth"))
+    assert same_run(read("run/latest.safetensors"), read("quiet/latest.safetensors"))
 
 
 def test_parameters_that_are_no_numbers_do_not_replace_the_checkpoint(program):
@@ -104,6 +110,6 @@ def test_parameters_that_are_no_numbers_do_not_replace_the_checkpoint(program):
     )
     assert status == 1
     assert "no longer finite" in err
-    last = read("run/latest.pth")
+    last = read("run/latest.safetensors")
     assert last.counters.update == len(rows(Path("run"))) > 0
     assert all(tensor.isfinite().all() for tensor in last.parameters.values())

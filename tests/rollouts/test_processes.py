@@ -39,17 +39,17 @@ def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start, number)
     assert out.splitlines()[-1].startswith("Interrupted after ")
     wait_until(lambda: all_gone(pids))
     updates = len((RUN / "progress.csv").read_text().splitlines()) - 1
-    assert read(RUN / "latest.pth").counters.update == updates
+    assert read(RUN / "latest.safetensors").counters.update == updates
 
 
 def test_an_interrupt_before_the_first_update_leaves_a_run_to_carry_on(start):
     process = start(*SLOW)
     run = Path("slow")
-    wait_until((run / "latest.pth").exists)
+    wait_until((run / "latest.safetensors").exists)
     process.send_signal(signal.SIGINT)
     _out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
-    assert read(run / "latest.pth").counters.update == 0
+    assert read(run / "latest.safetensors").counters.update == 0
 
 
 def test_an_interrupt_during_start_up_is_quiet(start):
@@ -63,7 +63,7 @@ def test_an_interrupt_during_start_up_is_quiet(start):
 
 def test_the_death_of_the_master_ends_all_workers(start):
     process = start(*SLOW, "--workers", 3)
-    wait_until(lambda: Path("slow/latest.pth").exists())
+    wait_until(lambda: Path("slow/latest.safetensors").exists())
     wait_until(lambda: len(descendants(process.pid)) >= 5)  # fork server, tracker, workers
     pids = descendants(process.pid)
     process.kill()
@@ -86,7 +86,7 @@ def test_killed_workers_and_helpers_do_not_change_the_run(start, program):
     assert "signal SIGKILL" in out
     status, _, _ = program(*run, *end, "--workers", 0, "--run-dir", "quiet")
     assert status == 0
-    assert same_run(read("killed/latest.pth"), read("quiet/latest.pth"))
+    assert same_run(read("killed/latest.safetensors"), read("quiet/latest.safetensors"))
 
 
 def test_an_episode_that_never_ends_is_given_up(start, program):
@@ -97,7 +97,7 @@ def test_an_episode_that_never_ends_is_given_up(start, program):
     assert err.startswith("error: --env-name tests.slow:Slow-v0: Task(index=0")
     assert "failed 3 times; the last worker was ended" in err
     assert err.count("\n") == 1
-    assert read("slow/latest.pth").counters.update == 0
+    assert read("slow/latest.safetensors").counters.update == 0
     status, _, err = program(*flags, "--workers", 0)
     assert status == 2
     assert "--rollout-timeout 0.3" in err
@@ -110,7 +110,7 @@ def test_an_interrupt_while_the_last_picture_is_drawn_keeps_the_outcome(start):
     lines = [process.stdout.readline()]
     while not lines[-1].startswith("Evaluation after "):
         lines.append(process.stdout.readline())
-    wait_until(lambda: read(RUN / "latest.pth").solved)
+    wait_until(lambda: read(RUN / "latest.safetensors").solved)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
@@ -119,7 +119,7 @@ def test_an_interrupt_while_the_last_picture_is_drawn_keeps_the_outcome(start):
 
 def test_an_interrupted_test_sums_up_what_it_has_played(start, program):
     program.train("--max-gradient-updates", 1, "--run-dir", "run")
-    play = ("--test", "--no-render", "--episodes", 10**6, "--restore", "run/latest.pth")
+    play = ("--test", "--no-render", "--episodes", 10**6, "--restore", "run/latest.safetensors")
     process = start(*play)
     assert process.stdout is not None
     assert process.stdout.readline().startswith("Episode 1: ")
@@ -168,6 +168,6 @@ def test_an_interrupted_evaluation_leaves_a_run_that_carries_on_to_the_bit(start
     out, _ = process.communicate(timeout=60)
     assert out.splitlines()[-1].startswith("Interrupted after 2 updates, 8 episodes")
     rest = ("--max-gradient-updates", 4, "--eval-episodes", 2, "--workers", 0)
-    assert program("--restore", RUN / "latest.pth", *rest)[0] == 0
+    assert program("--restore", RUN / "latest.safetensors", *rest)[0] == 0
     assert program(*evaluated, 2, *rest, "--run-dir", "whole")[0] == 0
-    assert same_run(read(RUN / "latest.pth"), read("whole/latest.pth"))
+    assert same_run(read(RUN / "latest.safetensors"), read("whole/latest.safetensors"))

@@ -34,21 +34,21 @@ def example() -> Checkpoint:
 
 def test_what_is_saved_is_loaded(tmp_path):
     saved = example()
-    save(saved, tmp_path / "a.pth")
-    loaded = load(str(tmp_path / "a.pth"))
+    save(saved, tmp_path / "a.safetensors")
+    loaded = load(str(tmp_path / "a.safetensors"))
     assert isinstance(loaded, Checkpoint)
     assert same(loaded._asdict(), saved._asdict())
-    assert os.listdir(tmp_path) == ["a.pth"]
+    assert os.listdir(tmp_path) == ["a.safetensors"]
     first = Checkpoint(*saved[:7])._replace(optimizer={})
-    save(first, tmp_path / "a.pth")
-    assert same(load(str(tmp_path / "a.pth")), first)
+    save(first, tmp_path / "a.safetensors")
+    assert same(load(str(tmp_path / "a.safetensors")), first)
 
 
 def test_a_best_score_that_is_not_finite_is_none(tmp_path):
     saved = example()
     counters = saved.counters._replace(best_score=float("inf"))
-    save(saved._replace(counters=counters), tmp_path / "a.pth")
-    assert read(tmp_path / "a.pth").counters == saved.counters
+    save(saved._replace(counters=counters), tmp_path / "a.safetensors")
+    assert read(tmp_path / "a.safetensors").counters == saved.counters
 
 
 def test_the_documented_lines_play_a_policy_in_plain_torch():
@@ -59,7 +59,7 @@ def test_the_documented_lines_play_a_policy_in_plain_torch():
     module = make_module(network | {"actions": actions})
     Path("checkpoints/CartPole-v1").mkdir(parents=True)
     saved = example()._replace(parameters=module.state_dict())
-    save(saved, Path("checkpoints/CartPole-v1/latest.pth"))
+    save(saved, Path("checkpoints/CartPole-v1/latest.safetensors"))
     found: dict = {}
     exec(snippet, found)
     assert same(dict(found["model"].state_dict()), dict(module.state_dict()))
@@ -68,7 +68,7 @@ def test_the_documented_lines_play_a_policy_in_plain_torch():
 
 
 def test_a_failed_write_leaves_the_older_file_whole(tmp_path, monkeypatch):
-    path = tmp_path / "a.pth"
+    path = tmp_path / "a.safetensors"
     save(example(), path)
     before = path.read_bytes()
 
@@ -79,7 +79,7 @@ def test_a_failed_write_leaves_the_older_file_whole(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         save(example(), path)
     assert path.read_bytes() == before
-    assert os.listdir(tmp_path) == ["a.pth"]
+    assert os.listdir(tmp_path) == ["a.safetensors"]
 
 
 def test_a_bare_state_dict_is_loaded_as_parameters(tmp_path):
@@ -152,9 +152,9 @@ def refusal(path: Path) -> str:
 
 
 def test_every_other_file_is_one_line_and_runs_no_code(recwarn):
-    good = Path("good.pth")
+    good = Path("good.safetensors")
     good.write_bytes(whole())
-    assert isinstance(load("good.pth"), Checkpoint)
+    assert isinstance(load("good.safetensors"), Checkpoint)
     for name, content in bad_files(good.read_bytes()).items():
         Path(name).write_bytes(content)
         message = refusal(Path(name))
@@ -171,8 +171,8 @@ def test_every_other_file_is_one_line_and_runs_no_code(recwarn):
 def test_what_is_no_file_is_one_line(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert "is not an ordinary file" in refusal(tmp_path / "pipe")
-    assert "give a file in it, such as latest.pth" in refusal(tmp_path)
-    assert "No such file" in refusal(tmp_path / "missing.pth")
+    assert "give a file in it, such as latest.safetensors" in refusal(tmp_path)
+    assert "No such file" in refusal(tmp_path / "missing.safetensors")
 
 
 def test_a_checkpoint_of_an_earlier_version_is_named_as_such(tmp_path):

@@ -29,12 +29,12 @@ DAMAGE: dict[str, list[Any]] = {
 @pytest.mark.parametrize(("field", "value"), [(k, v) for k in DAMAGE for v in DAMAGE[k]])
 def test_a_damaged_checkpoint_is_one_line(program, field, value):
     learned(program, "--obs-norm", "--optimizer", "adam")
-    checkpoint = read("run/latest.pth")
+    checkpoint = read("run/latest.safetensors")
     if field == "optimizer":
         value = checkpoint.optimizer | value
     Path("damaged").mkdir()
-    save(checkpoint._replace(**{field: value}), Path("damaged/latest.pth"))
-    status, _, err = program("--restore", "damaged/latest.pth", "--max-gradient-updates", 3)
+    save(checkpoint._replace(**{field: value}), Path("damaged/latest.safetensors"))
+    status, _, err = program("--restore", "damaged/latest.safetensors", "--max-gradient-updates", 3)
     assert status == 2
     assert "damaged" in err
     assert err.count("\n") == 1
@@ -44,10 +44,10 @@ def test_a_damaged_checkpoint_is_one_line(program, field, value):
 def test_a_damaged_reference_batch_is_one_line(program, shape):
     run = ("--env-name", "BoxingDeterministic-v4", "--vbn", "--n", 2, "--max-episode-length", 3)
     program(*run, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "damaged")
-    checkpoint = read("damaged/latest.pth")
+    checkpoint = read("damaged/latest.safetensors")
     batch = None if shape is None else torch.zeros(shape)
-    save(checkpoint._replace(vbn_batch=batch), Path("damaged/latest.pth"))
-    status, _, err = program("--restore", "damaged/latest.pth", "--max-gradient-updates", 3)
+    save(checkpoint._replace(vbn_batch=batch), Path("damaged/latest.safetensors"))
+    status, _, err = program("--restore", "damaged/latest.safetensors", "--max-gradient-updates", 3)
     assert status == 2
     assert "damaged" in err
     assert err.count("\n") == 1
@@ -57,21 +57,21 @@ def test_a_damaged_reference_batch_is_one_line(program, shape):
 def test_a_damaged_file_is_one_line_or_is_loaded_as_what_it_says(program, kind):
     """25 of each kind, which are trained or played in turn."""
     learned(program, "--obs-norm", "--optimizer", "adam")
-    good, original = Path("run/latest.pth").read_bytes(), load("run/latest.pth")
+    good, original = Path("run/latest.safetensors").read_bytes(), load("run/latest.safetensors")
     play, statuses = ("--test", "--no-render", "--episodes", 1), list[int]()
     for number in range(kind, 25 * len(KINDS), len(KINDS)):
         name, content = damaged(good, number)
-        Path("damaged.pth").write_bytes(content)
+        Path("damaged.safetensors").write_bytes(content)
         train = ("--workers", 0, "--run-dir", f"again-{number}", "--max-gradient-updates", 3)
         status, _, err = program(
-            "--restore", "damaged.pth", *(play if len(statuses) % 2 else train)
+            "--restore", "damaged.safetensors", *(play if len(statuses) % 2 else train)
         )
         statuses.append(status)
         assert status in (0, 2), (number, err)
         assert status == 2 or err == "", number
         assert status == 0 or (err.startswith("error: ") and err[:-1].isprintable()), number
         if status == 0 and name in ("truncated", "flipped", "overwritten"):
-            assert same(load("damaged.pth"), original)
+            assert same(load("damaged.safetensors"), original)
     assert not Path(OWNED).exists()
     assert 2 in statuses
 

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 def a_run(path: Path) -> None:
     path.mkdir(parents=True)
-    (path / "latest.pth").write_text(path.name)
+    (path / "latest.safetensors").write_text(path.name)
 
 
 def test_an_older_run_is_moved_aside(tmp_path):
@@ -35,7 +35,7 @@ def test_a_run_cannot_be_moved_aside_from_within(tmp_path, monkeypatch):
     for path in (Path(), Path("../run")):
         with pytest.raises(UsageError, match="from outside"):
             rundir.open_new(path)
-    assert (tmp_path / "run" / "latest.pth").exists()
+    assert (tmp_path / "run" / "latest.safetensors").exists()
 
 
 def test_a_lock_on_a_directory_that_was_moved_aside_meanwhile_is_no_lock(tmp_path, monkeypatch):
@@ -73,11 +73,11 @@ def test_two_runs_at_once_and_the_lock_ends_with_its_process(tmp_path):
     try:
         assert other.stdout is not None
         other.stdout.readline()
-        (path / "latest.pth").write_text("precious")
+        (path / "latest.safetensors").write_text("precious")
         for open_it in (rundir.open_existing, rundir.open_new):
             with pytest.raises(UsageError, match="another run is writing there"):
                 open_it(path)
-        assert (path / "latest.pth").read_text() == "precious"
+        assert (path / "latest.safetensors").read_text() == "precious"
     finally:
         other.kill()
         other.communicate()
@@ -110,23 +110,23 @@ def test_where_a_run_goes(tmp_path, monkeypatch):
     a_run(old)
     assert rundir.choose(None, default, None) == (default, False)
     assert rundir.choose("mine", default, None) == (Path("mine"), False)
-    assert rundir.choose(None, default, old / "latest.pth") == (old, True)
-    assert rundir.choose("checkpoints/../checkpoints/X", default, old / "latest.pth")[1]
-    assert rundir.choose("mine", default, old / "latest.pth") == (Path("mine"), False)
-    assert rundir.choose("mine", default, old / "best.pth") == (Path("mine"), False)
+    assert rundir.choose(None, default, old / "latest.safetensors") == (old, True)
+    assert rundir.choose("checkpoints/../checkpoints/X", default, old / "latest.safetensors")[1]
+    assert rundir.choose("mine", default, old / "latest.safetensors") == (Path("mine"), False)
+    assert rundir.choose("mine", default, old / "best.safetensors") == (Path("mine"), False)
     beside = Path("checkpoints/X-from-best")
-    assert rundir.choose(None, default, old / "best.pth") == (beside, False)
+    assert rundir.choose(None, default, old / "best.safetensors") == (beside, False)
     a_run(beside)
-    assert rundir.choose(None, default, old / "best.pth") == (Path(f"{beside}.1"), False)
+    assert rundir.choose(None, default, old / "best.safetensors") == (Path(f"{beside}.1"), False)
     with pytest.raises(UsageError, match="holds the run"):
-        rundir.choose(str(old), default, old / "best.pth")
+        rundir.choose(str(old), default, old / "best.safetensors")
 
 
 def test_where_a_run_goes_from_inside_the_directory(tmp_path, monkeypatch):
     a_run(tmp_path / "X")
     monkeypatch.chdir(tmp_path / "X")
-    assert rundir.choose(None, Path("d"), Path("latest.pth")) == (Path(), True)
-    path, _ = rundir.choose(None, Path("d"), Path("best.pth"))
+    assert rundir.choose(None, Path("d"), Path("latest.safetensors")) == (Path(), True)
+    path, _ = rundir.choose(None, Path("d"), Path("best.safetensors"))
     assert path == tmp_path / "X-from-best"
 
 
@@ -157,7 +157,7 @@ def test_a_full_disk_leaves_the_older_run_in_its_place(tmp_path, monkeypatch):
     monkeypatch.setattr(rundir, "write_text", full)
     with pytest.raises(UsageError, match=r"No space left on device.*make room"):
         rundir.open_new(tmp_path / "run")
-    assert (tmp_path / "run" / "latest.pth").read_text() == "run"
+    assert (tmp_path / "run" / "latest.safetensors").read_text() == "run"
     assert not (tmp_path / "run.1").exists()
 
 

@@ -22,12 +22,14 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(program, options):
     program.train(*options, "--max-gradient-updates", 20, "--run-dir", "whole")
     program.train(*options, "--max-gradient-updates", 9, "--run-dir", "parts")
     status, out, err = program(
-        "--restore", "parts/latest.pth", "--max-gradient-updates", 20, "--workers", 0
+        "--restore", "parts/latest.safetensors", "--max-gradient-updates", 20, "--workers", 0
     )
     assert (status, err) == (0, "")
     assert "Episode num: 40\n" in out
-    assert same_run(read("whole/latest.pth"), read("parts/latest.pth"))
-    assert same(read("whole/best.pth").parameters, read("parts/best.pth").parameters)
+    assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
+    assert same(
+        read("whole/best.safetensors").parameters, read("parts/best.safetensors").parameters
+    )
     assert timeless(Path("whole")) == timeless(Path("parts"))
     clock = [float(row["wall_seconds"]) for row in rows(Path("parts"))]
     assert clock == sorted(clock)
@@ -40,11 +42,11 @@ def test_pong_learns_from_pixels_and_resumes_to_the_bit(program):
     )  # fmt: skip
     program(*options, "--max-gradient-updates", 3, "--workers", 0, "--run-dir", "whole")
     program(*options, "--max-gradient-updates", 1, "--workers", 2, "--run-dir", "parts")
-    program("--restore", "parts/latest.pth", "--max-gradient-updates", 3)
+    program("--restore", "parts/latest.safetensors", "--max-gradient-updates", 3)
     assert any(float(row["grad_norm"]) > 0 for row in rows(Path("parts"))[1:])
-    assert same_run(read("whole/latest.pth"), read("parts/latest.pth"))
+    assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
     status, out, _ = program(
-        "--test", "--no-render", "--episodes", 1, "--restore", "parts/best.pth"
+        "--test", "--no-render", "--episodes", 1, "--restore", "parts/best.safetensors"
     )
     assert status == 0
     assert out.startswith("Episode 1: reward ")
@@ -53,33 +55,35 @@ def test_pong_learns_from_pixels_and_resumes_to_the_bit(program):
 def test_a_run_killed_between_its_row_and_its_checkpoint_carries_on(program):
     program.train("--max-gradient-updates", 5, "--run-dir", "whole")
     program.train("--max-gradient-updates", 3, "--save-every", 2, "--run-dir", "parts")
-    Path("parts/update-2.pth").replace("parts/latest.pth")
-    program("--restore", "parts/latest.pth", "--max-gradient-updates", 5)
+    Path("parts/update-2.safetensors").replace("parts/latest.safetensors")
+    program("--restore", "parts/latest.safetensors", "--max-gradient-updates", 5)
     assert timeless(Path("whole")) == timeless(Path("parts"))
-    assert same_run(read("whole/latest.pth"), read("parts/latest.pth"))
+    assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
 
 
 def test_a_best_checkpoint_that_is_missing_does_not_stay_so(program):
     program.train("--max-gradient-updates", 5)
-    (RUN / "best.pth").unlink()
-    assert program("--restore", RUN / "latest.pth", "--max-gradient-updates", 8)[0] == 0
-    assert read(RUN / "best.pth").counters.update >= 5
+    (RUN / "best.safetensors").unlink()
+    assert program("--restore", RUN / "latest.safetensors", "--max-gradient-updates", 8)[0] == 0
+    assert read(RUN / "best.safetensors").counters.update >= 5
 
 
 def test_a_finished_run_says_so(program):
     program.train("--max-gradient-updates", 2)
     before = {path: path.read_bytes() for path in RUN.iterdir()}
-    status, out, err = program("--restore", RUN / "latest.pth")
+    status, out, err = program("--restore", RUN / "latest.safetensors")
     assert (status, err) == (0, "")
-    assert out == f"Finished already: the run of {RUN}/latest.pth has come to 2 updates " + (
-        "(--max-gradient-updates).\n"
+    assert (
+        out
+        == f"Finished already: the run of {RUN}/latest.safetensors has come to 2 updates "
+        + ("(--max-gradient-updates).\n")
     )
     assert {path: path.read_bytes() for path in RUN.iterdir()} == before
 
 
 def test_a_different_setting_is_an_error_unless_overridden(program):
     program.train("--max-gradient-updates", 2)
-    again = ("--restore", RUN / "latest.pth", "--max-gradient-updates", 3)
+    again = ("--restore", RUN / "latest.safetensors", "--max-gradient-updates", 3)
     status, out, err = program(*again, "--lr", 0.5)
     assert (status, out) == (2, "")
     assert "--lr 0.5 differs from the checkpoint's 0.1" in err
@@ -87,7 +91,7 @@ def test_a_different_setting_is_an_error_unless_overridden(program):
     status, out, _ = program(*again, "--lr", 0.5, "--override", "--workers", 1)
     assert status == 0
     assert "Learning rate: 0.500000" in out
-    assert read(RUN / "latest.pth").settings["lr"] == 0.5
+    assert read(RUN / "latest.safetensors").settings["lr"] == 0.5
     # Overriding is not inherited.
     assert program(*again[:-1], 4, "--lr", 0.7)[0] == 2
 
@@ -98,7 +102,7 @@ def learning_rates(directory=RUN):
 
 def test_an_override_of_rate_or_decay_holds_from_then_on(program):
     program.train("--lr-decay", 0.5, "--max-gradient-updates", 3)
-    again = ("--override", "--workers", 0, "--restore", RUN / "latest.pth")
+    again = ("--override", "--workers", 0, "--restore", RUN / "latest.safetensors")
     program(*again, "--lr-decay", 0.1, "--max-gradient-updates", 5)
     program(*again, "--lr", 7, "--max-gradient-updates", 7)
     expected = [0.1, 0.05, 0.025, 0.0125, 0.00125, 7, 0.7]
@@ -108,29 +112,43 @@ def test_an_override_of_rate_or_decay_holds_from_then_on(program):
 def test_an_override_may_change_the_optimiser(program):
     program.train("--max-gradient-updates", 2, "--lr", 0.01)
     status, _, _ = program(
-        "--restore", RUN / "latest.pth", "--max-gradient-updates", 5, "--useAdam", "--override"
+        "--restore",
+        RUN / "latest.safetensors",
+        "--max-gradient-updates",
+        5,
+        "--useAdam",
+        "--override",
     )
     assert status == 0
-    assert "exp_avg" in read(RUN / "latest.pth").optimizer
+    assert "exp_avg" in read(RUN / "latest.safetensors").optimizer
 
 
 def test_another_checkpoint_starts_a_new_run_beside_the_old_one(program):
     program.train("--max-gradient-updates", 6, "--save-every", 2)
     before = {path: path.read_bytes() for path in RUN.iterdir()}
-    branch = ("--restore", RUN / "update-4.pth", "--max-gradient-updates", 6, "--workers", 0)
+    branch = (
+        "--restore",
+        RUN / "update-4.safetensors",
+        "--max-gradient-updates",
+        6,
+        "--workers",
+        0,
+    )
     assert program(*branch)[0] == 0
     fresh = RUN.with_name("CartPole-v1-from-update-4")
     assert [row["update"] for row in rows(fresh)] == ["5", "6"]
-    assert same(read(fresh / "latest.pth").parameters, read(RUN / "latest.pth").parameters)
+    assert same(
+        read(fresh / "latest.safetensors").parameters, read(RUN / "latest.safetensors").parameters
+    )
     assert program(*branch, "--run-dir", "mine")[0] == 0
-    assert same_run(read("mine/latest.pth"), read(fresh / "latest.pth"))
+    assert same_run(read("mine/latest.safetensors"), read(fresh / "latest.safetensors"))
     assert program(*branch, "--run-dir", RUN)[0] == 2
     assert {path: path.read_bytes() for path in RUN.iterdir()} == before
 
 
 def test_a_bare_state_dict_restores_the_weights_alone(program):
     program.train("--max-gradient-updates", 2, "--run-dir", "old")
-    weights = read("old/latest.pth").parameters
+    weights = read("old/latest.safetensors").parameters
     torch.save(weights, "weights.pth")
     status, _out, _ = program(
         *CARTPOLE, "--workers", 0, "--restore", "weights.pth", "--max-gradient-updates", 1,
@@ -138,7 +156,7 @@ def test_a_bare_state_dict_restores_the_weights_alone(program):
     )  # fmt: skip
     assert status == 0
     assert [row["update"] for row in rows()] == ["1"]
-    for name, tensor in read(RUN / "best.pth").parameters.items():
+    for name, tensor in read(RUN / "best.safetensors").parameters.items():
         torch.testing.assert_close(tensor, weights[name])
     again = ("--test", "--no-render", "--episodes", 1, "--restore", "weights.pth", "--seed", 1)
     assert program(*again, "--small-net", "--env-name", "CartPole-v1")[0] == 0
@@ -149,32 +167,32 @@ def test_a_bare_state_dict_restores_the_weights_alone(program):
 
 def test_a_branch_of_a_run_elsewhere_goes_beside_it(program):
     program.train("--max-gradient-updates", 2, "--save-every", 1, "--run-dir", "elsewhere/run")
-    branch = ("--restore", "elsewhere/run/update-1.pth", "--workers", 0)
+    branch = ("--restore", "elsewhere/run/update-1.safetensors", "--workers", 0)
     assert program(*branch)[0] == 0
     assert [row["update"] for row in rows(Path("elsewhere/run-from-update-1"))] == ["2"]
 
 
 def test_bare_weights_in_the_place_of_the_run_are_kept_and_can_be_repeated(program):
     program.train("--max-gradient-updates", 1)
-    weights = read(RUN / "latest.pth").parameters
+    weights = read(RUN / "latest.safetensors").parameters
     for path in RUN.iterdir():
         path.unlink()
-    torch.save(weights, RUN / "latest.pth")
-    program.train("--restore", RUN / "latest.pth", "--max-gradient-updates", 1)
-    first = read(RUN / "latest.pth")
+    torch.save(weights, RUN / "latest.safetensors")
+    program.train("--restore", RUN / "latest.safetensors", "--max-gradient-updates", 1)
+    first = read(RUN / "latest.safetensors")
     assert program("--config", RUN / "config.toml", "--run-dir", "again")[0] == 0
-    assert same_run(read("again/latest.pth"), first)
+    assert same_run(read("again/latest.safetensors"), first)
 
 
 def test_the_settings_file_of_a_changed_branch_repeats_it(program):
     program.train("--max-gradient-updates", 2, "--save-every", 1, "--run-dir", "old ü😀")
     program(
-        "--restore", "old ü😀/update-1.pth", "--override", "--lr", 0.5, "--run-dir", "branch",
-        "--max-gradient-updates", 3,
+        "--restore", "old ü😀/update-1.safetensors", "--override", "--lr", 0.5,
+        "--run-dir", "branch", "--max-gradient-updates", 3,
     )  # fmt: skip
     assert learning_rates(Path("branch")) == [0.5, 0.5]
     assert program("--config", "branch/config.toml", "--run-dir", "again")[0] == 0
-    assert same_run(read("again/latest.pth"), read("branch/latest.pth"))
+    assert same_run(read("again/latest.safetensors"), read("branch/latest.safetensors"))
     status, out, _ = program("--test", "--no-render", "--config", "branch/config.toml")
     assert status == 0
     assert out.startswith("Episode 1: ")
@@ -183,7 +201,7 @@ def test_the_settings_file_of_a_changed_branch_repeats_it(program):
 def test_a_run_resumed_from_inside_still_knows_its_place(program, monkeypatch):
     program.train("--max-gradient-updates", 1, "--run-dir", "here")
     monkeypatch.chdir("here")
-    assert program("--restore", "latest.pth", "--max-gradient-updates", 2)[0] == 0
+    assert program("--restore", "latest.safetensors", "--max-gradient-updates", 2)[0] == 0
     assert tomllib.loads(Path("config.toml").read_text())["run-dir"] == "here"
 
 
@@ -191,13 +209,13 @@ def test_a_checkpoint_does_not_choose_modules_to_import(program):
     slow = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--max-episode-length", 1)
     more = ("--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
     assert program(*slow, *more)[0] == 0
-    play = ("--test", "--no-render", "--episodes", 1, "--restore", "run/latest.pth")
+    play = ("--test", "--no-render", "--episodes", 1, "--restore", "run/latest.safetensors")
     status, _, err = program(*play)
     assert status == 2
     assert "--env-name tests.slow:Slow-v0" in err
     assert program(*play, *slow[:2])[0] == 0
-    checkpoint = read("run/latest.pth")
+    checkpoint = read("run/latest.safetensors")
     checkpoint.environment["id"] = "this:CartPole-v1"
-    save(checkpoint, Path("evil.pth"))
-    status, out, _ = program(*play[:-1], "evil.pth", *slow[:2])
+    save(checkpoint, Path("evil.safetensors"))
+    status, out, _ = program(*play[:-1], "evil.safetensors", *slow[:2])
     assert "Zen" not in out

@@ -85,15 +85,17 @@ def test_what_could_not_be_written_to_the_last_is_known(warnings):
 
 
 def test_only_so_many_files_wait(warnings):
-    writer = BackgroundWriter(warnings.append, precious=("latest.pth",))
-    writer.submit({"latest.pth": disk_full})
+    writer = BackgroundWriter(warnings.append, precious=("latest.safetensors",))
+    writer.submit({"latest.safetensors": disk_full})
     count = writers.MOST_WAITING + 3
     for number in range(count):
-        writer.submit({f"update-{number}.pth": disk_full})
+        writer.submit({f"update-{number}.safetensors": disk_full})
     unwritten = writer.close()
     assert len(writer._waiting) == writers.MOST_WAITING + 1
     assert len(unwritten) == count + 1
-    assert [line.split()[0] for line in warnings[1:]] == [f"update-{n}.pth" for n in range(3)]
+    assert [line.split()[0] for line in warnings[1:]] == [
+        f"update-{n}.safetensors" for n in range(3)
+    ]
 
 
 def test_a_second_outage_is_told_too_and_what_was_given_up_stays_known(warnings):
@@ -106,10 +108,10 @@ def test_a_second_outage_is_told_too_and_what_was_given_up_stays_known(warnings)
     for _ in range(4):
         full = not full
         for number in range(writers.MOST_WAITING + 1):
-            writer.submit({f"update-{number}.pth": job})
+            writer.submit({f"update-{number}.safetensors": job})
         writer.submit({})
         writer.submit({})  # when this one is taken, the others are done
-    assert set(writer.close()) == {"update-0.pth"}
+    assert set(writer.close()) == {"update-0.safetensors"}
     assert sum("cannot be written" in line for line in warnings) == 2
     assert sum("is written now" in line for line in warnings) == 2
 

@@ -17,7 +17,18 @@ from es.rollouts.processes import CORES
 from es.sweeps.space import Choices
 from es.sweeps.study import FRAMES, opened
 from tests.conftest import ROOT, all_gone, descendants, has_rows, read, rows, wait_until
-from tests.sweeps.common import CARTPOLE, FAILING, LONG, LR, PATIENT, bad_base, run, space, study, table
+from tests.sweeps.common import (
+    CARTPOLE,
+    FAILING,
+    LONG,
+    LR,
+    PATIENT,
+    bad_base,
+    run,
+    space,
+    study,
+    table,
+)
 
 stop = getattr(forkserver, "_forkserver")._stop  # noqa: B009 (which no type is declared for)
 
@@ -57,7 +68,7 @@ def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search
     assert status == 0
     assert rows(Path("again"))[-1]["return_mean"] == rows(trial)[-1]["return_mean"]
     _, out, _ = program(
-        "--test", "--no-render", "--episodes", 20, "--restore", trial / "latest.pth"
+        "--test", "--no-render", "--episodes", 20, "--restore", trial / "latest.safetensors"
     )
     assert f"20 episodes: mean {float(best['value']):.2f}," in out
 
@@ -121,7 +132,7 @@ def test_a_trial_that_is_worse_than_others_ends_early(search):
     assert out.startswith("Trial 0: pruned ")
     (pruned,) = [trial for trial in study() if trial.state == TrialState.PRUNED]
     assert pruned.params == {"lr": 1e-6}
-    counters = read("here/trial-0000/latest.pth").counters
+    counters = read("here/trial-0000/latest.safetensors").counters
     assert 30 <= counters.update < 100
     assert pruned.user_attrs[FRAMES] <= counters.frames
 
@@ -193,4 +204,4 @@ def test_an_interrupt_ends_all_trials_with_their_runs_saved(under_way):
     assert [row.state.name for row in study()] == ["FAIL", "FAIL", "WAITING", "WAITING"]
     for number in (0, 1):
         run = Path(f"here/trial-000{number}")
-        assert read(run / "latest.pth").counters.update == len(rows(run))
+        assert read(run / "latest.safetensors").counters.update == len(rows(run))

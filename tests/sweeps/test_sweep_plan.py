@@ -33,7 +33,7 @@ def plan(capfd, monkeypatch):
         ("--max-frames 9 --jobs 0", "--jobs 0: must be"),
         ("--max-frames much", "['much']; expected --max-frames INT"),
         ("--max-frames 9 --n 7", "--n 7: must be an even number"),
-        ("--max-frames 9 --restore run/latest.pth", "--restore: is for a single run"),
+        ("--max-frames 9 --restore run/latest.safetensors", "--restore: is for a single run"),
         ("--max-frames 9 --run-dir run", "--run-dir: is for a single run"),
         ("--max-frames 9 --test", "--test: is for a single run"),
         ("--max-frames 9 --ray local", "--ray: is for a single run"),
