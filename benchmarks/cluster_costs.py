@@ -23,7 +23,7 @@ from es.config import Config, sources
 from es.model import unflatten
 from es.noise import draw
 from es.policy import describe
-from es.reports.record import describe_batch
+from es.reports.record import describe_population
 from es.rollouts.rollout import Player, Result, Snapshot, Task, training_tasks
 from es.runs.checkpoint import Checkpoint, load
 from es.runs.restored import restored_normalizer, settings_of
@@ -109,7 +109,7 @@ def measure(arguments: list[str], episodes: int) -> Costs:
         draw=median_seconds(lambda: draw(1, noise), 50),
         add=median_seconds(lambda: np.add(noise, theta, out=noise), 50),
         ask=median_seconds(lambda: training_tasks(1, 1, strategy.ask(), cap)),
-        batch=median_seconds(lambda: describe_batch(group_by_perturbation(many, 1))),
+        batch=median_seconds(lambda: describe_population(group_by_perturbation(many, 1))),
         merge=median_seconds(lambda: Normalizer(setup.normalized_inputs).merge(many))
         if normalizer
         else 0.0,

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import math
 import secrets
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,40 +14,33 @@ from functools import partial
 import torch
 
 from es.algorithm.episode_limit import adaptive_cap, variable_cap
-from es.algorithm.population import Population, group_by_perturbation, mean_and_std
+from es.algorithm.population import Population, group_by_perturbation
 from es.config import Config
 from es.envs import make_env
 from es.errors import ClusterError, RunError
-from es.interrupts import Interrupted, Interrupts
+from es.interrupts import Interrupts
 from es.model import unflatten
 from es.policy import describe
 from es.rendering.show_frames import make_drawn
 from es.rendering.window import watching
-from es.reports.record import Record, describe_batch
+from es.reports.record import Record, describe_population
 from es.reports.terminal import Console
-from es.rollouts.rollout import Result, Snapshot, Task, evaluation_tasks, training_tasks
+from es.rollouts.rollout import Result, Snapshot, Task, training_tasks
 from es.runs import directory as rundir
+from es.runs import finish
 from es.runs.checkpoint import Checkpoint
-from es.runs.finish import (
-    again,
-    conclude,
-    course,
-    ending,
-    evaluation_due,
-    finished_already,
-    target_met,
-)
 from es.runs.restored import Restored
+from es.runs.scoring import Evaluator
 from es.runs.start import Run, start_run
 from es.runs.versions import versions
 
 
 def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
-    """Trains until an ending condition; the result is the exit status."""
-    if isinstance(restored, Checkpoint) and not evaluation_due(config, restored.counters):
-        met = target_met(config, restored) or ending(config, restored.counters)
+    """Train until an ending condition; return the exit status."""
+    if isinstance(restored, Checkpoint) and not finish.evaluation_due(config, restored.counters):
+        met = finish.target_met(config, restored) or finish.ending(config, restored.counters)
         if met:
-            return finished_already(config, met, interrupts)
+            return finish.finished_already(config, met, interrupts)
     console = Console(silent=config.silent)
     with ExitStack() as stack:
         stack.callback(console.close)
@@ -67,26 +59,12 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
         )
         trainer = Trainer(run, interrupts)
         interrupts.defer()
-        console.follow(course(run.config, path, run.counters), run.pool.describe)
-        interrupted = None
-        try:
-            trainer.run()
-        except Interrupted as error:
-            interrupted = error
-        except BrokenPipeError:  # nobody reads any more what is printed, as after `| head`
-            interrupted = Interrupted(signal.SIGPIPE)
-        finally:
-            console.stop()
-            try:
-                run.pool.close()  # now, since it takes the cores that the last picture needs
-            finally:
-                unwritten = run.monitor.close(
-                    hurried=lambda: interrupted is not None or interrupts.received is not None
-                )
-        status, last_line = conclude(
+        console.follow(finish.course(run.config, path, run.counters), run.pool.describe)
+        interrupted, unwritten = finish.play_out(trainer.run, run.pool, run.monitor, interrupts)
+        status, last_line = finish.conclude(
             run.config, trainer.counters, trainer.solved, path, interrupted, unwritten
         )
-        console.say(f"Watch it: {again(run.config, path / rundir.LATEST, *watching())}")
+        console.say(f"Watch it: {finish.again(run.config, path / rundir.LATEST, *watching())}")
         console.close(last_line)
         return status
 
@@ -100,22 +78,22 @@ class Trainer:
         self.monitor, self.interrupts = run.monitor, interrupts
         self.solved: dict[str, float] | None = None
         self.saved = self._checkpoint()  # the state after the last update
-        self._evaluation: tuple[int, float, float] | None = None
+        self._evaluator = Evaluator(run.config, self._play, self.monitor.console.say)
         self._start = time.monotonic() - run.counters.wall_seconds
         self._reported, self._steps = time.monotonic(), 0
 
     def run(self) -> None:
-        """Updates until an ending condition."""
+        """Update until an ending condition."""
         self.monitor.commit({rundir.LATEST: self.saved})
         while not self.solved:
-            if evaluation_due(self.config, self.counters):
+            if finish.evaluation_due(self.config, self.counters):
                 self.evaluate_for_best()
-            if ending(self.config, self.counters):
+            if finish.ending(self.config, self.counters):
                 return
             self.update()
 
     def update(self) -> None:
-        """One update; without the step when its batch leads to the target being reached."""
+        """Ask for perturbations, play them, and take the step, or none if the target is reached."""
         config, strategy, cap = self.config, self.strategy, self.counters.max_episode_length
         lr, sigma, norm = strategy.scheduled_lr(), strategy.sigma, 0.0
         episodes = config.episodes_per_perturbation
@@ -124,34 +102,45 @@ class Trainer:
         )
         results = self._play(tasks, f"update {self.counters.update + 1}")
         with self._naming_environment():
-            batch = group_by_perturbation(results, episodes, config.reward_shift)
-        score = batch.unperturbed
+            population = group_by_perturbation(results, episodes, config.reward_shift)
+        score = population.unperturbed
         files: dict[str, Checkpoint] = {}
         film: Checkpoint | None = None
-        self.solved = self._reach_target(score)
+        self.solved = self._evaluator.reach_target(score, strategy.update)
         if config.eval_every is None and self._is_best(score):
             files[rundir.BEST] = self.saved
         if self.solved:
-            # The parameters are those of the last state still. Were the run to go on, it would
-            # play this batch again and take the step.
+            # The parameters are those of the last state. If the run goes on, it plays this
+            # population again and takes the step.
             best = score if config.eval_every is None else self.solved["mean"]
             state = self.saved.counters._replace(best_score=best)
             self.saved = self.saved._replace(solved=self.solved, counters=state)
             files = dict.fromkeys((rundir.BEST, rundir.LATEST), self.saved)
-            self._count(batch)
+            self._count(population)
         else:
-            norm = strategy.tell(batch.fitness)
+            norm = strategy.tell(population.fitness)
             if self.normalizer:
                 self.normalizer.merge(results)
-            self._count(batch)
+            self._count(population)
             self.saved = self._checkpoint()
             files[rundir.LATEST] = self.saved
             if config.save_every and self.counters.update % config.save_every == 0:
                 files[f"update-{self.counters.update}.safetensors"] = self.saved
             if config.video_every and self.counters.update % config.video_every == 0:
                 film = self.saved
-        record = self._record(batch, lr, sigma, norm)
-        self.monitor.commit(files, played=(record, batch.returns), film=film)
+        counters = self.counters
+        record = Record(
+            update=counters.update,
+            episodes=counters.episodes,
+            frames=counters.frames,
+            wall_seconds=counters.wall_seconds,
+            lr=lr,
+            sigma=sigma,
+            grad_norm=norm,
+            steps_per_second=self._speed(),
+            **describe_population(population),
+        )
+        self.monitor.commit(files, played=(record, population.returns), film=film)
         self.monitor.console.report(
             record,
             n=config.n,
@@ -161,35 +150,15 @@ class Trainer:
         )
 
     def evaluate_for_best(self) -> None:
-        """The evaluation of --eval-every, after which the state is saved once more."""
-        mean, _ = self.evaluate()
-        is_best = self._is_best(mean)
+        """Evaluate as --eval-every wants, and save the state once more."""
+        evaluation = self._evaluator.evaluate(self.counters.update)
+        is_best = self._is_best(evaluation.mean)
         self.counters = self.counters._replace(
-            evaluated=self.counters.update, wall_seconds=time.monotonic() - self._start
+            evaluated=evaluation.update, wall_seconds=time.monotonic() - self._start
         )
         self.saved = self.saved._replace(counters=self.counters)
         names = (rundir.BEST, rundir.LATEST) if is_best else (rundir.LATEST,)
-        self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=self._evaluation)
-
-    def evaluate(self) -> tuple[float, float]:
-        """Mean and standard deviation of the current policy's returns in fresh episodes."""
-        config, update = self.config, self.strategy.update
-        if self._evaluation and self._evaluation[0] == update:  # the same episodes, then
-            return self._evaluation[1:]
-        results = self._play(
-            evaluation_tasks(
-                self.strategy.seed, update, config.eval_episodes, config.max_episode_length
-            ),
-            f"evaluation after {update} updates",
-        )
-        returns = [result.episode_return for result in results]
-        mean, std = mean_and_std(returns)
-        self._evaluation = update, mean, std
-        self.monitor.console.say(
-            f"Evaluation after {update} updates: mean {mean:.2f}, standard deviation {std:.2f} "
-            f"over {len(returns)} fresh episodes\n"
-        )
-        return mean, std
+        self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
 
     def _play(self, tasks: Sequence[Task], name: str) -> list[Result]:
         """The tasks' results; their steps are counted for the speed."""
@@ -211,14 +180,6 @@ class Trainer:
         except RunError as error:
             raise RunError(f"--env-name {self.config.env_name}: {error}") from error
 
-    def _reach_target(self, score: float) -> dict[str, float] | None:
-        """The evaluation that shows the target to be reached, if it does."""
-        target = self.config.target_return
-        if target is None or not score >= target:  # it may be no number
-            return None
-        mean, std = self.evaluate()
-        return {"target": target, "mean": mean, "std": std} if target <= mean < math.inf else None
-
     def _is_best(self, score: float) -> bool:
         """Whether this is the best score so far, or as good; then it is noted as such."""
         best = self.counters.best_score
@@ -227,8 +188,8 @@ class Trainer:
         self.counters = self.counters._replace(best_score=score)
         return True
 
-    def _count(self, batch: Population) -> None:
-        counters, lengths = self.counters, batch.lengths
+    def _count(self, population: Population) -> None:
+        counters, lengths = self.counters, population.lengths
         episodes, frames = counters.episodes + len(lengths), counters.frames + sum(lengths)
         cap, most = counters.max_episode_length, self.config.max_episode_length
         if self.config.variable_ep_len:
@@ -259,18 +220,8 @@ class Trainer:
             vbn_batch=None if batch is None else torch.from_numpy(batch),
         )
 
-    def _record(self, batch: Population, lr: float, sigma: float, norm: float) -> Record:
-        now, counters = time.monotonic(), self.counters
-        speed = self._steps / (now - self._reported)
-        self._reported, self._steps = now, 0
-        return Record(
-            update=counters.update,
-            episodes=counters.episodes,
-            frames=counters.frames,
-            wall_seconds=counters.wall_seconds,
-            lr=lr,
-            sigma=sigma,
-            grad_norm=norm,
-            steps_per_second=speed,
-            **describe_batch(batch),  # type: ignore[arg-type]
-        )
+    def _speed(self) -> float:
+        """Return the steps per second of everything played since the last call."""
+        before, self._reported = self._reported, time.monotonic()
+        steps, self._steps = self._steps, 0
+        return steps / (self._reported - before)

@@ -28,8 +28,9 @@ class VideoRecorder:
     """Record an episode of each snapshot of a run, by `main.py --test --video` in a thread.
 
     A snapshot is a checkpoint `videos/.update-<K>.safetensors`, which is deleted once its video
-    `update-<K>.mp4` is there. Those that an earlier process of the run has left are recorded first. The others that
-    are left, by an interrupted run or on a full disk, are recorded when the run is carried on.
+    `update-<K>.mp4` is there. Those that an earlier process of the run has left are recorded first.
+    The others that are left, by an interrupted run or on a full disk, are recorded when the run is
+    carried on.
     """
 
     def __init__(self, directory: RunDir, env_name: str, console: Console) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,20 +40,20 @@ class Record(NamedTuple):
 COLUMNS = Record._fields
 
 
-def describe_batch(batch: Population) -> dict[str, float]:
-    """A batch's part of a `Record`, by column."""
-    returns = batch.returns[np.isfinite(batch.returns)]
+def describe_population(population: Population) -> dict[str, Any]:
+    """Return a population's part of a `Record`, by column."""
+    returns = population.returns[np.isfinite(population.returns)]
     # One more than are better; a return that is no number is worse than all.
-    better = int((returns > batch.unperturbed).sum())
-    rank = 1 + (better if np.isfinite(batch.unperturbed) else batch.returns.size)
+    better = int((returns > population.unperturbed).sum())
+    rank = 1 + (better if np.isfinite(population.unperturbed) else population.returns.size)
     return {
         "return_mean": float(returns.mean()),
         "return_std": float(returns.std()),
         "return_max": float(returns.max()),
         "return_min": float(returns.min()),
-        "unperturbed_return": batch.unperturbed,
+        "unperturbed_return": population.unperturbed,
         "unperturbed_rank": rank,
         "elite_count": int((returns > returns.mean()).sum()),
-        "non_finite": batch.returns.size - returns.size,
-        "episode_length_mean": float(np.mean(batch.lengths)),
+        "non_finite": population.returns.size - returns.size,
+        "episode_length_mean": float(np.mean(population.lengths)),
     }

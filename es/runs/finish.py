@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import signal
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from es.errors import RunError
 from es.interrupts import Interrupted, Interrupts
 from es.reports.films import VideoRecorder, waiting
 from es.reports.live_view import Course
+from es.reports.reporter import Monitor
 from es.reports.terminal import Console, command
-from es.rollouts.interface import counted
+from es.rollouts.interface import Pool, counted
 from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.directory import LATEST, open_existing
 from es.runs.restored import scored_alike
@@ -78,6 +80,32 @@ def again(config: Config, checkpoint: Path, *flags: str) -> str:
     # A file is not trusted to choose what is imported.
     environment = ("--env-name", config.env_name) if ":" in config.env_name else ()
     return command(*flags, "--restore", checkpoint, *environment)
+
+
+def play_out(
+    loop: Callable[[], None], pool: Pool, monitor: Monitor, interrupts: Interrupts
+) -> tuple[Interrupted | None, Mapping[str, str]]:
+    """Run the master loop to its end, however that comes, and end workers and reports.
+
+    Return the interrupt that ended it, if one did, and the files that could not be written, with
+    the reasons.
+    """
+    interrupted = None
+    try:
+        loop()
+    except Interrupted as error:
+        interrupted = error
+    except BrokenPipeError:  # nobody reads any more what is printed, as after `| head`
+        interrupted = Interrupted(signal.SIGPIPE)
+    finally:
+        monitor.console.stop()
+        try:
+            pool.close()  # now, since it takes the cores that the last picture needs
+        finally:
+            unwritten = monitor.close(
+                hurried=lambda: interrupted is not None or interrupts.received is not None
+            )
+    return interrupted, unwritten
 
 
 def conclude(

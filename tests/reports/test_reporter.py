@@ -11,7 +11,7 @@ from es.algorithm.population import Population
 from es.reports.append_only import GrowingFile
 from es.reports.files import ProgressFiles
 from es.reports.learning_curve import CurvePainter, draw
-from es.reports.record import describe_batch
+from es.reports.record import describe_population
 from es.reports.reporter import Monitor
 from es.reports.terminal import Console
 from es.runs import checkpoint as checkpoints
@@ -22,7 +22,7 @@ from tests.records import RETURNS, events_of, png, record, write
 
 def test_the_figures_of_a_batch():
     returns = np.array([1.0, 4.0, 4.0, 7.0])
-    assert describe_batch(Population(returns, -returns, [10, 20, 30, 40], 4.0)) == {
+    assert describe_population(Population(returns, -returns, [10, 20, 30, 40], 4.0)) == {
         "return_mean": 4.0,
         "return_std": pytest.approx(4.5**0.5),
         "return_max": 7.0,
@@ -39,12 +39,12 @@ def test_the_rank_counts_those_that_are_better():
     returns = np.array([1.0, 2.0, 3.0])
     for unperturbed, rank in ((4.0, 1), (3.0, 1), (0.0, 4)):
         batch = Population(returns, returns, [1, 1, 1], unperturbed)
-        assert describe_batch(batch)["unperturbed_rank"] == rank
+        assert describe_population(batch)["unperturbed_rank"] == rank
 
 
 def test_returns_that_are_no_numbers_are_counted_and_left_out():
     returns = np.array([1.0, np.nan, 3.0, np.inf, -np.inf])
-    figures = describe_batch(Population(returns, returns, [1] * 5, np.inf))
+    figures = describe_population(Population(returns, returns, [1] * 5, np.inf))
     assert figures["non_finite"] == 3
     assert (figures["return_mean"], figures["return_std"]) == (2.0, 1.0)
     assert (figures["return_max"], figures["return_min"]) == (3.0, 1.0)
