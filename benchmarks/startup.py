@@ -29,8 +29,10 @@ from es.rollouts.pool import WorkerPool
 from es.policy import describe
 setup, theta = describe(Config(env_name=sys.argv[1], seed=1), None)
 pool = WorkerPool(setup.recipe, size=theta.size, members={WORKERS})
-for worker in pool._workers[1:]:  # the first has told already
-    next(pool._receive(worker, {{}}))
+processes = pool._processes
+while not all(worker.ready for worker in processes.workers.values()):
+    for key, _ in processes.selector.select():
+        processes.receive(key.data)
 seconds = time.time() - psutil.Process().create_time()
 tasks = [Task(index, index, 1, index, 50) for index in range({WORKERS})]
 pool.evaluate(Snapshot(theta, 0.05), tasks)

@@ -151,7 +151,7 @@ def test_a_preview_that_cannot_be_made_holds_up_no_other_video(run, monkeypatch,
     monkeypatch.setattr(VideoRecorder, "_run", run_module)
     VideoRecorder(run, "CartPole-v1", Console(silent=True)).close(lambda: False)
     assert started == [
-        "main update-2.mp4", "es.reports.preview 2", "main update-10.mp4", "es.reports.preview 10"
+        "es update-2.mp4", "es.reports.preview 2", "es update-10.mp4", "es.reports.preview 10"
     ]  # fmt: skip
     assert not list((run.path / "videos").iterdir())
     err = capfd.readouterr().err
