@@ -1,4 +1,4 @@
-"""A file that grows for as long as a run does, whatever the disk does meanwhile."""
+"""A file that only grows, and that a full disk neither tears nor leaves with gaps."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ from pathlib import Path
 from es.runs.directory import require_same
 
 
-class GrowingFile:
-    """A file at whose end is written. What the disk did not take waits, and goes first next time.
-
-    So nothing is lost, doubled or torn when a write stops half-way.
-    """
+class AppendOnlyFile:
+    """Append bytes to a file. Bytes that the disk did not take wait for the next `flush`."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._file = path, path.open("ab", buffering=0)
         self._waiting = bytearray()
 
     def write(self, data: bytes) -> None:
-        """Has the data written by the next `flush`."""
+        """Keep the data for the next `flush`."""
         self._waiting += data
 
     def flush(self) -> None:
-        """Writes what waits, so that a reader sees it; raises OSError."""
+        """Write all waiting data; raise OSError if the disk refuses some of it."""
         require_same(self._file.fileno(), self._path)
         while self._waiting:
             del self._waiting[: self._file.write(self._waiting)]
 
     def close(self) -> None:
-        """Closes the file, without what waits."""
+        """Close the file, without the data that is still waiting."""
         self._file.close()

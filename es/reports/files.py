@@ -1,4 +1,4 @@
-"""progress.csv and TensorBoard events: one row, one step per update."""
+"""A run's figures, update by update: progress.csv, TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -7,54 +7,49 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from es.reports.append_only import GrowingFile
+from es.reports.append_only import AppendOnlyFile
 from es.reports.record import COLUMNS, Record
 from es.reports.tensorboard import EventFile
+from es.reports.wandb import WandbReporter
 from es.runs.directory import PROGRESS, carry_csv_on
 
-EVALUATION, POPULATION = "evaluation/", "returns/population"
-METRICS = ("returns/unperturbed_return", f"{EVALUATION}return_mean")  # of runs, to compare them
+METRICS = ("returns/unperturbed_return", "evaluation/return_mean")  # to compare runs by
+LARGEST = 1e150  # a histogram of larger returns could overflow
 
 
 class ProgressFiles:
-    """The figures of a run, on disk.
+    """Add figures to the files in a run's directory, and to Weights & Biases if wanted.
 
-    update, evaluated: of the checkpoint that the run carries on from. What its files hold beyond
-    is played again, and dropped.
+    update: of the checkpoint that the run is resumed from; later rows and events are dropped, since
+    these updates are played again.
     """
 
-    def __init__(self, directory: Path, update: int, evaluated: int) -> None:
+    def __init__(self, directory: Path, update: int, wandb: WandbReporter | None = None) -> None:
         carry_csv_on(directory / PROGRESS, COLUMNS, update)
-        self.csv = GrowingFile(directory / PROGRESS)
-        self.events = EventFile(
-            directory, update, lambda tag: evaluated if tag.startswith(EVALUATION) else update
-        )
+        self.csv = AppendOnlyFile(directory / PROGRESS)
+        self.events = EventFile(directory, purge_step=update + 1)
+        self._trackers = (self.events, wandb) if wandb else (self.events,)
 
     def add(self, record: Record, returns: npt.NDArray[np.float64]) -> None:
-        """Adds an update; flushing both files writes it. returns: (n,), of its perturbations."""
+        """Add an update; it is on disk when both files are flushed. returns: (n,) float64."""
         self.csv.write((",".join(map(str, record)) + "\n").encode())
-        self.events.add_scalars(figures_of(record), record.update)
-        self.events.add_histogram(POPULATION, returns, record.update)
+        named = zip(COLUMNS[1:], record[1:], strict=True)
+        figures = {_tag(column): value for column, value in named}
+        drawable = returns[np.abs(returns) < LARGEST]
+        distributions = {"returns/population": drawable} if drawable.size else {}
+        for tracker in self._trackers:
+            tracker.add(record.update, figures, distributions)
 
     def add_evaluation(self, update: int, mean: float, std: float) -> None:
-        """Adds the evaluation of the parameters after `update` updates to the events."""
-        self.events.add_scalars(evaluation_figures(mean, std), update)
+        """Add the evaluation of the parameters after `update` updates."""
+        figures = {"evaluation/return_mean": mean, "evaluation/return_std": std}
+        for tracker in self._trackers:
+            tracker.add(update, figures, {})
 
     def close(self) -> None:
-        """Closes both."""
+        """Close both files."""
         self.csv.close()
         self.events.close()
-
-
-def figures_of(record: Record) -> dict[str, float]:
-    """An update's figures by tag: all but the update itself."""
-    named = zip(COLUMNS[1:], record[1:], strict=True)
-    return {_tag(column): value for column, value in named}
-
-
-def evaluation_figures(mean: float, std: float) -> dict[str, float]:
-    """Those of an evaluation."""
-    return {f"{EVALUATION}return_mean": mean, f"{EVALUATION}return_std": std}
 
 
 def _tag(column: str) -> str:

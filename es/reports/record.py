@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from es.algorithm.population import Population
+from es.noise import DoubleArray
+
+Figures = Mapping[str, float]  # by the name they are shown under
+Distributions = Mapping[str, DoubleArray]  # the same, of many numbers each
 
 
 class Record(NamedTuple):

@@ -10,13 +10,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from es.reports.files import (
-    METRICS,
-    POPULATION,
-    ProgressFiles,
-    evaluation_figures,
-    figures_of,
-)
+from es.reports.files import METRICS, ProgressFiles
 from es.reports.films import VideoRecorder
 from es.reports.learning_curve import CurvePainter
 from es.reports.record import Record
@@ -54,7 +48,7 @@ class Monitor:
     ) -> None:
         self.console = console
         self._directory, path = directory, directory.path
-        self._files = ProgressFiles(path, counters.update, counters.evaluated)
+        self._files = ProgressFiles(path, counters.update, wandb)
         self._files.events.add_hyperparameters(settings, METRICS)
         self._painter = CurvePainter(path, title, target)
         self._recorder = VideoRecorder(directory, filmed, console) if filmed else None
@@ -95,23 +89,12 @@ class Monitor:
                 if self._update >= 2 * self._shown:
                     self._show_curve()
 
-        def report() -> None:
-            if self._wandb is None:
-                return
-            if evaluation is not None:
-                update, mean, std = evaluation
-                self._wandb.log(evaluation_figures(mean, std), update, {})
-            if played is not None:
-                record, returns = played
-                self._wandb.log(figures_of(record), record.update, {POPULATION: returns})
-
         self._writer.submit(
             {
                 "figures": add,  # in memory: this cannot fail
                 PROGRESS: self._files.csv.flush,
                 EVENTS: self._files.events.flush,
                 CURVE: draw,
-                "Weights & Biases": report,  # it fails on its own
             }
             | ({VIDEOS: partial(self._recorder.record, film)} if self._recorder and film else {})
             | {

@@ -1,161 +1,180 @@
-"""Reports to Weights & Biases, through a process of its own (es.reports.wandb_process).
-
-There, its import, its encoding and a slow network hold nothing up, and it can be ended at any time.
-"""
+"""Reports to Weights & Biases, in a thread, so that a slow network holds nothing up."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import json
 import os
-import subprocess
-import sys
-import tempfile
+import queue
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import psutil
 
 from es.errors import UsageError, in_one_line
-from es.rollouts.processes import importing_variables
+from es.reports.record import Distributions, Figures
+from es.runs.directory import write_text
 
 PROJECT = "evolution-strategies"
-MOST_WAITING = 2**26  # bytes that the process has not taken yet
+IDENTITY = "wandb/id.txt"  # in the run's directory, so that a resumed run goes on there
+INIT_SECONDS = 10.0  # to reach the server, before the run is reported offline
+KILL_SECONDS = 2.0
+FINISH_SECONDS = 30.0  # to send the rest after the program was killed
+MOST_WAITING = 10_000  # reports that wandb has not taken yet
 BUCKETS = 32
 
 
 class WandbReporter:
-    """A run's reports. Raises UsageError where Weights & Biases cannot be used.
+    """Report a run. Raise UsageError if wandb cannot be used.
 
-    say, warn: are told where the run is seen, and what goes wrong; neither is reason to end a run.
+    say, warn: are told where the run is seen, and what goes wrong; neither ends the run.
     """
 
     def __init__(self, say: Callable[[str], None], warn: Callable[[str], None]) -> None:
-        if importlib.util.find_spec("wandb") is None:
-            raise UsageError(
-                "--wandb: wandb is not installed; pip install -r requirements-extra.txt"
-            )
+        self._wandb = _import_wandb()
         self._say, self._warn = say, warn
-        self._lost, self._folder = False, ""
-        self._temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        self._waiting = bytearray()
-        self._listener = threading.Thread(target=self._listen, name="wandb", daemon=True)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "es.reports.wandb_process"],
-            env={"WANDB_PROJECT": PROJECT, **os.environ, "WANDB_SILENT": "true"}
-            | importing_variables()
-            | {"TMPDIR": self._temporary.name},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # the terminal's Ctrl-C must not interrupt the last reports
-        )
-        assert self._process.stdin is not None
-        os.set_blocking(self._process.stdin.fileno(), False)
-        if complaint := self._hear().get("complaint"):
-            self.kill()
-            raise UsageError(f"--wandb: {complaint}")
+        self._jobs: queue.Queue[Callable[[], object] | None] = queue.Queue(MOST_WAITING)
+        self._thread = threading.Thread(target=self._work, name="wandb", daemon=True)
+        self._run: Any = None
+        self._lost = False
 
     def begin(self, directory: Path, config: Mapping[str, Any]) -> None:
-        """Opens the run of this directory, new or carried on. config: its settings."""
-        self._listener.start()
-        self._send(directory=str(directory.resolve()), config=config, master=os.getpid())
+        """Open the run of this directory, new or resumed. config: its settings."""
+        self._put(partial(self._init, directory.resolve(), config))
+        self._thread.start()
 
-    def log(
-        self,
-        figures: Mapping[str, float],
-        update: int,
-        distributions: Mapping[str, npt.NDArray[np.float64]],
-    ) -> None:
-        """Reports figures, and numbers whose distribution is of interest, by name."""
-        finite = {name: each[np.isfinite(each)] for name, each in distributions.items()}
-        with np.errstate(all="ignore"):
-            histograms = {
-                name: [array.tolist() for array in np.histogram(each, BUCKETS)]
-                for name, each in finite.items()
-                if each.size and np.isfinite(np.ptp(each))
-            }
-        self._send(figures=figures, update=update, histograms=histograms)
+    def add(self, step: int, figures: Figures, distributions: Distributions) -> None:
+        """Report figures and distributions by name."""
+        self._put(partial(self._log, step, figures, distributions))
 
     def close(self, picture: Path, update: int, patience: Callable[[], float]) -> None:
-        """Reports the picture and ends the run; waits at most `patience()` seconds for it."""
-        if self._process.poll() is None and not self._lost:
-            self._send(picture=str(picture.resolve()), update=update)
-            start = time.monotonic()
-            while self._process.poll() is None and time.monotonic() - start < patience():
-                if self._waiting:
-                    self._flush()
-                else:
-                    self._hang_up()
-                time.sleep(0.01)
-            if self._process.poll() is None:
-                rest = f"send the rest: wandb sync {self._folder}"
-                self._warn(
-                    f"--wandb: not all was sent in time; {rest}"
-                    if self._folder
-                    else "--wandb: nothing was sent, since there was no answer in time"
-                )
+        """Report the picture and end the run; wait at most `patience()` seconds for it."""
+        self._put(partial(self._finish, picture, update))
+        self._put(None)
+        start = time.monotonic()
+        while self._thread.is_alive() and time.monotonic() - start < patience():
+            self._thread.join(0.02)
+        if self._thread.is_alive():
+            unsent = "not all" if self._run else "nothing"
+            rest = f"; send the rest: wandb sync {_folder(self._run)}" if self._run else ""
+            self._give_up(f"--wandb: {unsent} was sent in time{rest}")
         self.kill()
 
     def kill(self) -> None:
-        """Ends the process and those that it started."""
-        self._hang_up()
-        if self._process.poll() is None:
-            for process in psutil.Process(self._process.pid).children(recursive=True):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            self._process.kill()
-            self._process.wait()
-        if self._listener.is_alive():
-            self._listener.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._temporary.cleanup()
+        """End wandb's process, at once unless the run has been closed in time."""
+        at_once = self._lost or self._thread.is_alive()
+        self._put(None)
+        self._lost = True
+        deadline = time.monotonic() + KILL_SECONDS
+        while at_once and time.monotonic() < deadline:
+            _kill_processes()  # a call that waits for one fails then
+            self._thread.join(0.05)
+            at_once = self._thread.is_alive()
+        self._teardown()
 
-    def _hang_up(self) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
+    def _put(self, job: Callable[[], object] | None) -> None:
+        try:
+            if not self._lost:
+                self._jobs.put_nowait(job)
+        except queue.Full:
+            self._give_up("--wandb: it takes nothing any more: the run goes on without")
 
-    def _hear(self) -> dict[str, str]:
-        """What the process says next; nothing where it has ended."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        return json.loads(line) if line else {}
+    def _work(self) -> None:
+        try:
+            while job := self._jobs.get():
+                job()
+        except Exception as error:  # whatever it is, the run goes on
+            reason = str(error) or type(error).__name__
+            self._give_up(f"--wandb: {reason}: the run goes on without")
 
-    def _listen(self) -> None:
-        while heard := self._hear():
-            if "place" in heard:
-                self._folder = heard["folder"]
-                self._say(in_one_line(f"Weights & Biases: {heard['place']}"))
-            else:
-                self._give_up(heard["trouble"])
-
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, warning: str) -> None:
         if not self._lost:
             self._lost = True
-            self._warn(in_one_line(f"--wandb: {reason}: the run goes on without"))
+            self._warn(in_one_line(warning))
 
-    def _send(self, **message: Any) -> None:
-        if not self._lost:
-            self._waiting += json.dumps(message).encode() + b"\n"
-            self._flush()
+    def _teardown(self) -> None:
+        with contextlib.suppress(Exception, SystemExit):  # what a killed process leads to
+            self._wandb.teardown()
 
-    def _flush(self) -> None:
-        assert self._process.stdin is not None
+    def _init(self, directory: Path, config: Mapping[str, Any]) -> None:
+        os.environ.setdefault("WANDB_CACHE_DIR", str(directory / "wandb" / "cache"))
+        identity = directory / IDENTITY
+        identity.parent.mkdir(exist_ok=True)
+        if not identity.exists():
+            write_text(identity, os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4))
+        init = partial(
+            self._wandb.init,
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            id=identity.read_text().strip(),
+            resume="allow",
+            name=os.environ.get("WANDB_NAME", directory.name),
+            dir=os.environ.get("WANDB_DIR", directory),
+            config=dict(config),
+            allow_val_change=True,
+            settings=self._wandb.Settings(
+                console="off",
+                init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", INIT_SECONDS)),
+                finish_timeout=FINISH_SECONDS,
+                x_transaction_log_flush_interval=1.0,
+            ),
+        )
+        trouble = ""
         try:
-            while self._waiting:
-                del self._waiting[: os.write(self._process.stdin.fileno(), self._waiting[:65536])]
-        except BlockingIOError:
-            if len(self._waiting) > MOST_WAITING:
-                self._waiting.clear()
-                self._give_up("it takes nothing any more")
-        except OSError:
-            self._waiting.clear()
-            self._give_up("its process has ended")
+            self._run = init()
+        except Exception as error:
+            self._teardown()  # since its process owns the run's id
+            if self._lost:  # the program is ending
+                raise
+            trouble = f"{error}; "
+            self._run = init(mode="offline")
+        offline = f"{trouble}offline; send it later: wandb sync {_folder(self._run)}"
+        place = "disabled" if self._run.disabled else self._run.url or offline
+        if not self._lost:
+            self._say(in_one_line(f"Weights & Biases: {place}"))
+
+    def _log(self, step: int, figures: Figures, distributions: Distributions) -> None:
+        histograms = {
+            name: self._wandb.Histogram(numbers.tolist(), num_bins=BUCKETS)
+            for name, numbers in distributions.items()
+        }
+        self._run.log({**figures, **histograms}, step=step)
+
+    def _finish(self, picture: Path, update: int) -> None:
+        if picture.exists():
+            self._run.log({"learning_curve": self._wandb.Image(str(picture))}, step=update)
+        self._run.finish()
+
+
+def _folder(run: Any) -> Path:
+    return Path(run.dir).parent
+
+
+def _kill_processes() -> None:
+    for process in psutil.Process().children():
+        if process.name() == "wandb-core":
+            process.kill()
+
+
+def _import_wandb() -> Any:
+    os.environ["WANDB_SILENT"] = "true"
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it delays the end for 10 seconds
+    complaint = "not logged in; run `wandb login`, or set WANDB_MODE=offline"
+    try:
+        import wandb
+        from wandb.sdk import wandb_setup
+
+        settings = wandb_setup.singleton().settings
+        if settings._offline or settings._noop or wandb.login(prompt=False, verify=False):
+            return wandb
+    except ImportError:
+        complaint = "wandb is not installed; pip install -r requirements-extra.txt"
+    except Exception as error:
+        complaint = str(error)
+        if hasattr(error, "errors"):  # a setting that is wrong: its variable is named
+            fault = error.errors()[0]
+            complaint = f"WANDB_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}"
+    raise UsageError(f"--wandb: {complaint}")

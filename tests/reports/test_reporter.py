@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from es.algorithm.population import Population
-from es.reports.append_only import GrowingFile
+from es.reports.append_only import AppendOnlyFile
 from es.reports.files import ProgressFiles
 from es.reports.learning_curve import CurvePainter, draw
 from es.reports.record import describe_population
@@ -77,7 +77,7 @@ def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):
     """So that a run that is carried on from it has everything of before."""
     names: list[str] = []
     monkeypatch.setattr(checkpoints, "save", lambda checkpoint, path: names.append(path.name))
-    monkeypatch.setattr(GrowingFile, "flush", lambda file: names.append(file._path.name[:8]))
+    monkeypatch.setattr(AppendOnlyFile, "flush", lambda file: names.append(file._path.name[:8]))
     counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
     monitor = Monitor(directory, Console(silent=True), title="", counters=counters, settings={})
     checkpoint: Any = None
@@ -118,7 +118,7 @@ def test_the_curve_is_among_the_events_when_the_updates_have_doubled_and_in_the_
             monitor.commit({}, played=(record(update), RETURNS))
         monitor.close(hurried=lambda: True)
     directory.close()
-    shown = events_of(tmp_path / "run").Images("learning_curve")
+    shown = events_of(tmp_path / "run").Tensors("learning_curve")
     assert [event.step for event in shown] == [1, 2, 4, 8, 9, 18, 20]
 
 
@@ -129,7 +129,7 @@ def png_size(path):
 
 
 def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
-    files, pictures = ProgressFiles(tmp_path, 0, 0), []
+    files, pictures = ProgressFiles(tmp_path, 0), []
     for update in (1, 2):
         write(files, record(update))
         draw(tmp_path, "a title")
@@ -141,7 +141,7 @@ def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
 
 @pytest.mark.picture
 def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
-    files, painter = ProgressFiles(tmp_path, 0, 0), CurvePainter(tmp_path, "a title")
+    files, painter = ProgressFiles(tmp_path, 0), CurvePainter(tmp_path, "a title")
     write(files, record(1))
     painter.request()  # too soon for a picture
     assert not (tmp_path / "learning_curve.png").exists()

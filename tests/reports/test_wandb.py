@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import signal
 import struct
 import sys
 from pathlib import Path
@@ -14,7 +15,6 @@ from PIL import Image
 
 from es.kernels.compiling import CACHE
 from es.reports.learning_curve import CurvePainter
-from es.reports.wandb import WandbReporter
 from es.runs.directory import CURVE
 from tests.conftest import (
     CARTPOLE,
@@ -75,6 +75,11 @@ def history(run_dir):
     return found, config
 
 
+def has_reported():
+    """Whether wandb has taken the first updates."""
+    return any(path.stat().st_size > 20_000 for path in RUN.glob("wandb/offline-run-*/*.wandb"))
+
+
 @needs_wandb
 def test_the_same_figures_as_in_tensorboard_and_on_it_goes_when_carried_on(program, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -92,7 +97,7 @@ def test_the_same_figures_as_in_tensorboard_and_on_it_goes_when_carried_on(progr
             assert found[step][tag] == pytest.approx(value)
     assert sum(found[4]["returns/population/values"]) == 4
     assert found[4]["learning_curve/width"] == 960
-    assert [image.step for image in events_of(RUN).Images("learning_curve")] == [4]
+    assert [image.step for image in events_of(RUN).Tensors("learning_curve")] == [4]
     program(
         "--restore",
         RUN / "latest.safetensors",
@@ -145,29 +150,33 @@ def test_a_setting_of_wandb_that_is_wrong_is_named(program, monkeypatch):
 
 
 @needs_wandb
-def test_a_run_outlives_its_reports(program, monkeypatch):
+@pytest.mark.parametrize(
+    ("happens", "warning"),
+    [("kill", "the run goes on without"), ("suspend", "in time; send the rest: wandb sync /")],
+)
+def test_a_run_outlives_the_process_of_wandb(start, monkeypatch, happens, warning):
     monkeypatch.setenv("WANDB_MODE", "offline")
-    begin = WandbReporter.begin
-
-    def begin_and_die(reporter, *arguments):
-        begin(reporter, *arguments)
-        reporter._process.kill()
-        reporter._process.wait()
-
-    monkeypatch.setattr(WandbReporter, "begin", begin_and_die)
-    status, _, err = program(
-        *CARTPOLE, "--workers", 0, "--max-gradient-updates", 5, "--silent", "--wandb"
-    )
-    assert status == 0
-    assert err == "warning: --wandb: its process has ended: the run goes on without\n"
-    assert len(rows()) == 5
+    process = start(*ENDLESS, "--workers", 0, "--silent", "--wandb")
+    wait_until(has_reported)
+    children = psutil.Process(process.pid).children()
+    (theirs,) = [each for each in children if each.name() == "wandb-core"]
+    getattr(theirs, happens)()
+    count = len(rows())
+    wait_until(lambda: has_rows(RUN, count + 9))
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert all_gone([theirs.pid])
+    assert err.startswith("warning: --wandb: ")
+    assert err.endswith("\n")
+    assert (warning in err, err.count("\n")) == (True, 1)
 
 
 @needs_wandb
 def test_a_killed_run_leaves_no_process_and_its_figures(start, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     process = start(*ENDLESS, "--workers", 0, "--silent", "--wandb")
-    wait_until(lambda: list(RUN.glob("wandb/offline-run-*/*.wandb")) and has_rows(RUN, 3))
+    wait_until(has_reported)
     theirs = descendants(process.pid)
     process.kill()
     wait_until(lambda: all_gone(theirs))

@@ -1,5 +1,4 @@
 import csv
-import os
 
 import numpy as np
 import pytest
@@ -16,11 +15,11 @@ from tests.records import RETURNS, events_of, png, record, scalars, write
 
 
 def test_csv_and_tensorboard_carry_on_without_gaps_or_doubled_steps(tmp_path):
-    files = ProgressFiles(tmp_path, 0, 0)
+    files = ProgressFiles(tmp_path, 0)
     for update in (1, 2, 3, 4):
         write(files, record(update))
     files.close()
-    files = ProgressFiles(tmp_path, 2, 0)  # the checkpoint knows of two
+    files = ProgressFiles(tmp_path, 2)  # the checkpoint knows of two
     for update in (3, 4, 5):
         write(files, record(update))
     files.add_evaluation(5, 1.0, 0.5)
@@ -39,25 +38,24 @@ def test_csv_and_tensorboard_carry_on_without_gaps_or_doubled_steps(tmp_path):
 
 
 @pytest.mark.parametrize("update", [0, 2])
-def test_what_was_written_after_the_checkpoint_is_dropped_from_the_events(tmp_path, update):
-    """Where a checkpoint knows of no evaluation after its update, that one is made again, too."""
-    files = ProgressFiles(tmp_path, 0, 0)
-    for number in (1, 2):
+def test_what_was_written_after_the_checkpoint_is_dropped(tmp_path, update):
+    files = ProgressFiles(tmp_path, 0)
+    for number in (1, 2, 3):
         write(files, record(number))
         files.add_evaluation(number, 1.0, 0.5)
-    write(files, record(3))
+    files.events.flush()
     files.close()
-    files = ProgressFiles(tmp_path, update, max(0, update - 1))
-    files.close()
-    found = scalars(tmp_path)
-    assert [step for step, _ in found.get("returns/return_mean", [])] == [*range(1, update + 1)]
-    assert [step for step, _ in found.get("evaluation/return_mean", [])] == [*range(1, update)]
+    ProgressFiles(tmp_path, update).close()
+    kept, found = [*range(1, update + 1)], scalars(tmp_path)
+    assert [step for step, _ in found["returns/return_mean"]] == kept
+    assert [step for step, _ in found["evaluation/return_mean"]] == kept
+    assert [event.step for event in events_of(tmp_path).Tensors("returns/population")] == kept
     assert len((tmp_path / "progress.csv").read_text().splitlines()) == 1 + update
 
 
 @pytest.mark.parametrize("left", range(0, 900, 110))
 def test_torn_files_of_a_killed_run_are_carried_on(tmp_path, left):
-    files = ProgressFiles(tmp_path, 0, 0)
+    files = ProgressFiles(tmp_path, 0)
     write(files, record(1))
     (events,) = tmp_path.glob("events*")
     size = events.stat().st_size
@@ -66,26 +64,11 @@ def test_torn_files_of_a_killed_run_are_carried_on(tmp_path, left):
     table = tmp_path / "progress.csv"
     table.write_text(table.read_text()[: -1 - left % 50])
     events.write_bytes(events.read_bytes()[: size + left])
-    files = ProgressFiles(tmp_path, 1, 0)
+    files = ProgressFiles(tmp_path, 1)
     write(files, record(2))
     files.close()
     with table.open(newline="") as file:
         assert [row["update"] for row in csv.DictReader(file)] == ["1", "2"]
-    assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [1, 2]
-
-
-def test_zeros_at_the_end_of_the_events_are_no_events(tmp_path):
-    """As they are left by some file systems; sixteen of them would be an empty record."""
-    files = ProgressFiles(tmp_path, 0, 0)
-    write(files, record(1))
-    write(files, record(2))
-    files.close()
-    (events,) = tmp_path.glob("events*")
-    size = events.stat().st_size
-    os.truncate(events, 2**40)
-    ProgressFiles(tmp_path, 2, 0).close()
-    assert events.stat().st_size == 2**40
-    os.truncate(events, size)
     assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [1, 2]
 
 
@@ -107,7 +90,7 @@ def test_what_a_full_disk_took_in_part_is_completed_later(tmp_path):
         def close(self):
             self.file.close()
 
-    files = ProgressFiles(tmp_path, 0, 0)
+    files = ProgressFiles(tmp_path, 0)
     full = [Full(files.csv._file), Full(files.events._file._file)]
     files.csv._file, files.events._file._file = full  # type: ignore
     for number in (1, 2, 3):
@@ -126,11 +109,11 @@ def test_what_a_full_disk_took_in_part_is_completed_later(tmp_path):
 
 def test_the_distribution_of_the_returns_is_among_the_events(tmp_path):
     """Of those that are numbers; a killed run that is carried on doubles none."""
-    files = ProgressFiles(tmp_path, 0, 0)
+    files = ProgressFiles(tmp_path, 0)
     for update in (1, 2, 3):
         write(files, record(update))
     files.close()
-    files = ProgressFiles(tmp_path, 2, 0)
+    files = ProgressFiles(tmp_path, 2)
     for update, returns in ((3, [np.inf] * 3), (4, [1e308, -1e308]), (5, [7.0] * 3), (6, [])):
         files.add(record(update), np.array(returns))
     files.events.flush()
@@ -144,16 +127,15 @@ def test_the_distribution_of_the_returns_is_among_the_events(tmp_path):
 
 
 def test_pictures_and_settings_are_among_the_events(tmp_path):
-    files = ProgressFiles(tmp_path, 0, 0)
+    files = ProgressFiles(tmp_path, 0)
     settings: Settings = {"lr": 0.5, "vbn": True, "shaping": "nes", "sigma_min": None}
     files.events.add_hyperparameters(settings, ["returns/unperturbed_return"])
     files.events.add_image("learning_curve", png(3, 2), 7)
     files.events.flush()
     files.close()
     events = events_of(tmp_path)
-    (image,) = events.Images("learning_curve")
-    assert (image.step, image.width, image.height) == (7, 3, 2)
-    assert image.encoded_image_string == png(3, 2)
+    (image,) = events.Tensors("learning_curve")
+    assert (image.step, image.tensor_proto.string_val[2]) == (7, png(3, 2))
     content = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     started = parse_session_start_info_plugin_data(content).hparams
     assert {name: started[name].WhichOneof("kind") for name in started} == {
