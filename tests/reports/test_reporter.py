@@ -56,7 +56,7 @@ def test_the_block_has_the_labels_of_pytorch_es(capsys):
     out = capsys.readouterr().out
     for line in (
         "Episode num: 8", "Average reward: 12.000000", "Variance in rewards: 4.000000",
-        "Max reward: 15.000000", "Min reward: 5.000000", "Population size: 40",
+        "Max reward: 15.000000", "Min reward: 5.000000", "Batch size: 40",
         "Max episode length: 500", "Sigma: 0.050000", "Learning rate: 0.100000",
         "Total num frames seen: 200", "Unperturbed reward: 12.000000",
         "Unperturbed rank: 2 out of 41 (1 means gradient is uninformative)",
