@@ -30,7 +30,7 @@ def loop(seed: int, *, report: bool) -> tuple[float, float]:
     from es import train
     from es.main import main
     from es.reports.reporter import Monitor
-    from es.reports.terminal import Console
+    from es.reports.terminal import Terminal
 
     loops: list[float] = []
     spent: list[float] = []
@@ -40,7 +40,7 @@ def loop(seed: int, *, report: bool) -> tuple[float, float]:
             mock.patch.object(train.Trainer, "run", timed(train.Trainer.run, loops))
         )
         for owner, name in (
-            (Monitor, "commit"), (Console, "report"), (train.Trainer, "_checkpoint")
+            (Monitor, "commit"), (Terminal, "report"), (train.Trainer, "_checkpoint")
         ):  # fmt: skip
             real = getattr(owner, name)
             quiet: Callable[..., Any] = lambda *arguments, **keywords: {}  # noqa: E731

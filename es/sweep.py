@@ -86,14 +86,14 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     from rich.console import Console as RichConsole
     from rich.text import Text
 
-    from es.reports.terminal import Console, command
+    from es.reports.terminal import Terminal, command
     from es.runs.directory import open_existing, writable
     from es.sweeps import report, study
 
     with contextlib.ExitStack() as stack:
         stack.callback(open_existing(sweep.directory, "--dir").close)
         found = stack.enter_context(study.opened(sweep))
-        console = Console(silent=sweep.base.silent)
+        console = Terminal(silent=sweep.base.silent)
         stack.callback(console.close)
         with writable(sweep.directory, "--dir"):
             moved = report.move_older(found, sweep)

@@ -24,7 +24,7 @@ from es.policy import describe
 from es.rendering.show_frames import make_drawn
 from es.rendering.window import watching
 from es.reports.record import Record, describe_population
-from es.reports.terminal import Console
+from es.reports.terminal import Terminal
 from es.rollouts.rollout import Result, Snapshot, Task, training_tasks
 from es.runs import directory as rundir
 from es.runs import finish
@@ -41,7 +41,7 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
         met = finish.target_met(config, restored) or finish.ending(config, restored.counters)
         if met:
             return finish.finished_already(config, met, interrupts)
-    console = Console(silent=config.silent)
+    console = Terminal(silent=config.silent)
     with ExitStack() as stack:
         stack.callback(console.close)
         if config.seed is None:
@@ -59,7 +59,7 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
         )
         trainer = Trainer(run, interrupts)
         interrupts.defer()
-        console.follow(finish.course(run.config, path, run.counters), run.pool.describe)
+        console.follow(finish.run_limits(run.config, path, run.counters), run.pool.describe)
         interrupted, unwritten = finish.play_out(trainer.run, run.pool, run.monitor, interrupts)
         status, last_line = finish.conclude(
             run.config, trainer.counters, trainer.solved, path, interrupted, unwritten

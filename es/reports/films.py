@@ -13,7 +13,7 @@ from queue import SimpleQueue
 
 from es.errors import in_one_line
 from es.reports.helper import start
-from es.reports.terminal import Console
+from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
 from es.runs import checkpoint as checkpoints
 from es.runs.checkpoint import Checkpoint
@@ -33,7 +33,7 @@ class VideoRecorder:
     carried on.
     """
 
-    def __init__(self, directory: RunDir, env_name: str, console: Console) -> None:
+    def __init__(self, directory: RunDir, env_name: str, console: Terminal) -> None:
         self._directory, self._env_name, self._console = directory, env_name, console
         self._folder = directory.path / VIDEOS
         self._folder.mkdir(exist_ok=True)

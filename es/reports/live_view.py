@@ -1,32 +1,41 @@
-"""The live view: where a run stands, in a few lines."""
+"""The live view of a run: where it stands, in a few lines that rich lays out and draws."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.cells import cell_len
+import numpy as np
+from rich.columns import Columns
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.live import Live
+from rich.measure import Measurement
+from rich.progress_bar import ProgressBar
+from rich.table import Column, Table
 from rich.text import Text
 
 from es.errors import in_one_line
+from es.noise import DoubleArray
 from es.reports.record import Record
-from es.reports.sparkline import BLOCKS, blocks
 from es.runs.checkpoint import Counters
 
-LONGEST_BAR, SHORTEST_BAR, LONGEST_CURVE = 40, 5, 60
-BAR, REST, BETWEEN = "━", "─", " │ "
-ASCII = str.maketrans(
-    dict(zip(BLOCKS, " ...:::||", strict=True)) | {BAR: "=", REST: "-", BETWEEN[1]: "|"}
-)
+LONGEST_BAR, LONGEST_CURVE = 40, 60
+LARGEST = 1e300  # of the returns in the curve: their differences are finite
+BLOCKS, ASCII_BLOCKS = " ▁▂▃▄▅▆▇█", " ...:::||"
+LEVELS = len(BLOCKS) - 1  # in each of the curve's two lines
 
 
-class Course(NamedTuple):
-    """What a run is, and where it goes.
+class RunLimits(NamedTuple):
+    """What a run is called, and where it ends.
 
-    caps: the most it may have, by "update", "frames", "minutes". began: as this process found it.
+    caps: the most it may have, by "update", "frames" and "minutes". began: the counters that this
+    process started from.
     """
 
     title: str
@@ -37,162 +46,160 @@ class Course(NamedTuple):
     began: Counters
 
 
-@dataclass
-class Batch:
-    """Episodes that are being played."""
+class RunView(Live):
+    """A run on a terminal: the master loop puts its state in place, rich's thread draws it.
 
-    name: str
-    episodes: int
-    done: int = 0
-
-
-class State(NamedTuple):
-    """What there is to show. record: the last update's of this process, if it has done one.
-
-    curve: unperturbed returns of the whole run, or means of neighbours. first: the first of all.
+    returns: unperturbed returns of earlier updates. describe_pool: returns who plays, in words.
     """
 
-    course: Course
-    record: Record | None = None
-    best: float | None = None
-    curve: tuple[float, ...] = ()
-    first: float | None = None
-    batch: Batch | None = None
+    def __init__(
+        self,
+        console: Console,
+        limits: RunLimits,
+        returns: Iterable[float],
+        describe_pool: Callable[[], str],
+    ) -> None:
+        self._limits, self._describe_pool = limits, describe_pool
+        self._start = time.monotonic() - limits.began.wall_seconds
+        self._returns = array("d", returns)
+        self._record: Record | None = None  # of this process's last update
+        self._best = limits.began.best_score
+        self._batch: tuple[str, int] | None = None
+        self.done = 0  # episodes of the batch
+        super().__init__(console=console, vertical_overflow="crop")
+
+    def begin(self, name: str, episodes: int) -> None:
+        """Show a batch, of which no episode is done."""
+        self.done, self._batch = 0, (name, episodes)
+
+    def report(self, record: Record, best: float | None) -> None:
+        """Show the figures of an update, and the best score so far."""
+        self._returns.append(record.unperturbed_return)
+        self._record, self._best = record, best
+
+    def refresh(self) -> None:
+        """Draw what there is now, unless the terminal has gone: then stop."""
+        try:
+            super().refresh()
+        except OSError:
+            self.stop()
+
+    def stop(self) -> None:
+        """Leave the lines as they are."""
+        with contextlib.suppress(OSError):
+            super().stop()
+
+    def get_renderable(self) -> Group:
+        """Return the lines that are drawn."""
+        limits, record = self._limits, self._record
+        seconds, left = time.monotonic() - self._start, math.inf
+        returns = np.frombuffer(self._returns.tobytes())
+        returns = returns[np.abs(returns) < LARGEST]
+        head = [limits.title, in_one_line(str(limits.run_dir)), self._describe_pool()]
+        bars = Table.grid(
+            Column(no_wrap=True, min_width=4),
+            Column(max_width=LONGEST_BAR),
+            Column(no_wrap=True, min_width=4, justify="right"),
+            Column(no_wrap=True, overflow="crop"),
+            padding=(0, 1),
+        )
+        if limits.target is not None:
+            bars.add_row("goal", *_bar(*_goal(returns, limits.target)))
+        if limits.caps:
+            left, share, words = self._nearest_cap(seconds)
+            bars.add_row("cap", *_bar(share, words))
+        pace = [f"elapsed {timedelta(seconds=int(seconds))}"]
+        if math.isfinite(left):
+            pace.append(f"left {timedelta(seconds=int(left))}")
+        if record:
+            pace.insert(0, f"{record.steps_per_second:,.0f} steps/s")
+        if self._batch:
+            name, episodes = self._batch
+            pace.insert(0, f"{name}: {self.done} of {episodes} episodes")
+        figures = self._figures(record) if record else []
+        curve = Table.grid(
+            Column(max_width=LONGEST_CURVE), Column(no_wrap=True, overflow="crop"), padding=(0, 1)
+        )
+        if returns.size:
+            ends = f"{_number(returns.max())}\n{_number(returns.min())}"
+            curve.add_row(Sparkline(returns), ends)
+        return Group(
+            _in_columns(head, "bold"), bars, _in_columns(pace), _in_columns(figures), curve
+        )
+
+    def _nearest_cap(self, seconds: float) -> tuple[float, float, str]:
+        """Return the seconds until the first cap is reached, the share of it, and words.
+
+        The seconds follow from the speed of this process; before its first update, they are
+        infinite.
+        """
+        began, last = self._limits.began, self._record or self._limits.began
+        spent, since = last.wall_seconds - began.wall_seconds, seconds - last.wall_seconds
+        found: list[tuple[float, float, str]] = []
+        for name, most in self._limits.caps.items():
+            if name == "minutes":
+                share, left = seconds / 60 / most, 60 * most - seconds
+                words = f"{seconds / 60:.1f} of {most:g} minutes"
+            else:
+                now, done = getattr(last, name), getattr(last, name) - getattr(began, name)
+                share, left = now / most, (most - now) * spent / done - since if done else math.inf
+                words = f"{now:,} of {most:,} {name.removesuffix('s')}s"
+            found.append((max(left, 0.0), min(share, 1.0), words))
+        return min(found)
+
+    def _figures(self, record: Record) -> list[str]:
+        sign = "+-" if self.console.options.ascii_only else "±"
+        items = [
+            f"return {_number(record.return_mean)} {sign} {_number(record.return_std)}",
+            f"max {_number(record.return_max)}",
+            f"min {_number(record.return_min)}",
+            f"unperturbed {_number(record.unperturbed_return)}",
+            f"rank {record.unperturbed_rank} of {self._limits.perturbations + 1}",
+        ]
+        if self._best is not None:
+            items.append(f"best {_number(self._best)}")
+        if record.non_finite:
+            items.append(f"{record.non_finite} not finite")
+        return items
 
 
-def view(
-    state: State, seconds: float, pool: str, *, width: int, height: int, ascii_only: bool = False
-) -> Text:
-    """The state of a run after so many seconds, within `width` columns and `height` lines.
+class Sparkline(NamedTuple):
+    """Numbers that rich draws as two lines of blocks, as wide as there is room."""
 
-    pool: who plays, in words. Where the lines are too few, the curve goes first, then the title.
-    """
-    course, record = state.course, state.record
-    head = _flow([(course.title, "bold"), in_one_line(str(course.run_dir)), pool], width)
-    body: list[Text] = []
-    if course.target is not None:
-        body.append(_goal(state, course.target, width))
-    cap_bar, left = _cap(state, seconds, width)
-    body += cap_bar
-    body += _flow(_pace(state, seconds, left), width)
-    if record:
-        sign = "+-" if ascii_only else "±"
-        body += _flow(_figures(record, sign, course.perturbations, state.best), width)
-    curve = _curve(state.curve, width)
-    lines = [*head, *body, *curve]
-    if len(lines) > height:
-        lines = [*head, *body] if len(head) + len(body) <= height else body[:height]
-    for line in lines:
-        if ascii_only:
-            line.plain = _in_ascii(line.plain)
-        line.truncate(width, overflow="crop")
-    return Text("\n", no_wrap=True, overflow="crop", end="").join(lines)
+    values: DoubleArray
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, self.values.size)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        scaled = (self.values - self.values.min()) / (np.ptp(self.values) or 1.0)
+        parts = np.array_split(scaled, min(options.max_width, scaled.size))
+        heights = [1 + round(float(part.mean()) * (2 * LEVELS - 1)) for part in parts]
+        blocks = ASCII_BLOCKS if options.ascii_only else BLOCKS
+        for base in (LEVELS, 0):
+            line = "".join(blocks[min(max(height - base, 0), LEVELS)] for height in heights)
+            yield Text(line, "cyan", no_wrap=True)
 
 
-def _goal(state: State, target: float, width: int) -> Text:
-    """The unperturbed return on its way from the first to the target."""
-    if state.record is None and not state.curve:
-        return _bar("goal", 0.0, _number(target), width)
-    value = state.record.unperturbed_return if state.record else state.curve[-1]
-    first, share = state.first, 0.0
-    if value >= target:
-        share = 1.0
-    elif first is not None and first < value:
-        share = (value - first) / (target - first)
-    return _bar("goal", share, f"{_number(value)} of {_number(target)}", width)
+def _goal(returns: DoubleArray, target: float) -> tuple[float, str]:
+    """Return the share of the way from the first return to the target, and words."""
+    if not returns.size:
+        return 0.0, _number(target)
+    first, last, share = returns[0], returns[-1], 1.0
+    if last < target:
+        share = (last - first) / (target - first) if first < last else 0.0
+    return share, f"{_number(last)} of {_number(target)}"
 
 
-def _cap(state: State, seconds: float, width: int) -> tuple[list[Text], float | None]:
-    """The bar to the cap that will be reached first, and the seconds until then, if known.
-
-    As fast as this process has been so far.
-    """
-    began, last = state.course.began, state.record or state.course.began
-    spent, since = last.wall_seconds - began.wall_seconds, seconds - last.wall_seconds
-    found: list[tuple[float, float, str]] = []
-    for name, most in state.course.caps.items():
-        if name == "minutes":
-            share, left = seconds / 60 / most, 60 * most - seconds
-            words = f"{seconds / 60:.1f} of {most:g} minutes"
-        else:
-            now, done = getattr(last, name), getattr(last, name) - getattr(began, name)
-            share, left = now / most, math.inf
-            if done:
-                left = (most - now) * spent / done - since
-            words = f"{now:,} of {most:,} {name.removesuffix('s')}s"
-        found.append((max(left, 0.0), min(share, 1.0), words))
-    if not found:
-        return [], None
-    by_time = state.record is not None  # before the first update, nobody knows how long one takes
-    left, share, words = min(found) if by_time else max(found, key=lambda cap: cap[1])
-    return [_bar("cap", share, words, width)], left if math.isfinite(left) else None
+def _bar(share: float, words: str) -> tuple[ProgressBar, str, str]:
+    bar = ProgressBar(total=1.0, completed=share, complete_style="green", finished_style="green")
+    return bar, f"{math.floor(100 * share)}%", words
 
 
-def _pace(state: State, seconds: float, left: float | None) -> list[str]:
-    batch, record = state.batch, state.record
-    items = [f"{batch.name}: {batch.done} of {batch.episodes} episodes"] if batch else []
-    items += [f"{record.steps_per_second:,.0f} steps/s"] if record else []
-    items.append(f"elapsed {_duration(seconds)}")
-    return items if left is None else [*items, f"left {_duration(left)}"]
-
-
-def _figures(record: Record, sign: str, perturbations: int, best: float | None) -> list[str]:
-    items = [
-        f"return {_number(record.return_mean)} {sign} {_number(record.return_std)}",
-        f"max {_number(record.return_max)}",
-        f"min {_number(record.return_min)}",
-        f"unperturbed {_number(record.unperturbed_return)}",
-        f"rank {record.unperturbed_rank} of {perturbations + 1}",
-    ]
-    items += [] if best is None else [f"best {_number(best)}"]
-    return [*items, f"{record.non_finite} not finite"] if record.non_finite else items
-
-
-def _bar(label: str, share: float, words: str, width: int) -> Text:
-    words = f" {math.floor(100 * share):3}% {words}"
-    room = min(width - 5 - cell_len(words), LONGEST_BAR)
-    if room < SHORTEST_BAR:
-        return Text(label + words)
-    filled = math.floor(share * room)
-    bar = Text(f"{label:5}").append(BAR * filled, "green").append(REST * (room - filled), "dim")
-    return bar.append(words)
-
-
-def _curve(values: Sequence[float], width: int) -> list[Text]:
-    """The blocks, with the highest and the lowest value beside them."""
-    if not values:
-        return []
-    labels = [_number(max(values)), _number(min(values))]
-    columns = min(width - 1 - max(map(len, labels)), LONGEST_CURVE)
-    if columns < SHORTEST_BAR:
-        return []
-    return [
-        Text(line, "cyan").append(f" {label}", "default")
-        for line, label in zip(blocks(values, columns, len(labels)), labels, strict=True)
-    ]
-
-
-def _flow(items: Sequence[str | tuple[str, str]], width: int) -> list[Text]:
-    """The items side by side, on as many lines as that takes."""
-    lines: list[Text] = []
-    for item in items:
-        text = Text.assemble(item)
-        if lines and lines[-1].cell_len + len(BETWEEN) + text.cell_len <= width:
-            lines[-1].append(BETWEEN, "dim").append_text(text)
-        else:
-            lines.append(text)
-    return lines
-
-
-def _in_ascii(text: str) -> str:
-    """The same, as long, with the characters that every terminal has."""
-    return text.translate(ASCII).encode("ascii", "replace").decode()
+def _in_columns(items: Iterable[str], style: str = "") -> Columns:
+    texts = [Text(item, style, no_wrap=True, overflow="crop") for item in items]
+    return Columns(texts, padding=(0, 2))
 
 
 def _number(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 1e6 else f"{value:.4g}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

@@ -18,8 +18,8 @@ class Record(NamedTuple):
     """One update: a row of progress.csv, with its columns.
 
     Returns are those of the perturbations, lengths (in steps) of all their episodes. elite_count:
-    perturbations above the mean. non_finite: perturbations whose return was NaN or infinite, and is
-    not among the figures. lr and sigma: as used for this update. grad_norm: of the gradient
+    perturbations above the mean. non_finite: perturbations whose return was NaN or infinite, which
+    the other figures leave out. lr and sigma: as used for this update. grad_norm: of the gradient
     estimate, before the learning rate. steps_per_second: everything played since the previous row.
     """
 

@@ -15,7 +15,7 @@ from es.reports.films import VideoRecorder
 from es.reports.learning_curve import CurvePainter
 from es.reports.record import Record
 from es.reports.tensorboard import EVENTS, Settings
-from es.reports.terminal import Console
+from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
 from es.runs import checkpoint as checkpoints
 from es.runs.checkpoint import Checkpoint, Counters
@@ -37,7 +37,7 @@ class Monitor:
     def __init__(
         self,
         directory: RunDir,
-        console: Console,
+        console: Terminal,
         *,
         title: str,
         counters: Counters,

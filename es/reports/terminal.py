@@ -6,60 +6,74 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Iterable
 
-from rich.console import Console as RichConsole
-from rich.text import Text
+from rich.console import Console
 
-from es.reports.live_display import Display, can_be_drawn_on
-from es.reports.live_view import Batch, Course
+from es.reports.live_view import RunLimits, RunView
+from es.reports.progress_csv import read_progress
 from es.reports.record import Record
+from es.runs.directory import PROGRESS
 
 
-class Console:
-    """Prints to standard output; when silent, only the closing line."""
+class AsciiConsole(Console):
+    """A console that is drawn on with ASCII characters only."""
+
+    @property
+    def encoding(self) -> str:
+        """Return what rich chooses its characters by."""
+        return "ascii"
+
+
+class Terminal:
+    """Prints to standard output; when silent, only warnings and the closing line."""
 
     def __init__(self, *, silent: bool) -> None:
         self._silent = silent
-        self._display: Display | None = None
-        self._batch = Batch("", 0)
-        self._refused = False  # whether standard output has once failed
+        self._view: RunView | None = None
+        self._failed = False  # whether standard output has
 
-    def follow(self, course: Course, describe: Callable[[], str]) -> None:
-        """Shows a run on the terminal, if this is one. describe: who plays, in a few words."""
-        if not self._silent and sys.stdout.isatty():
-            rich = RichConsole(highlight=False)
-            if can_be_drawn_on(rich):
-                self._display = Display(rich, course, describe)
+    def follow(self, limits: RunLimits, describe_pool: Callable[[], str]) -> None:
+        """Show a run live, if this is a terminal. describe_pool: returns who plays, in words."""
+        console = (AsciiConsole if in_ascii_locale() else Console)(file=sys.stdout, highlight=False)
+        if self._silent or not sys.stdout.isatty() or not console.is_interactive:
+            return
+        returns: Iterable[float] = ()
+        with contextlib.suppress(OSError, ValueError):
+            returns = read_progress(limits.run_dir / PROGRESS)["unperturbed_return"]
+        self._view = RunView(console, limits, returns, describe_pool)
+        self._view.start()
+        console.show_cursor(True)  # if the program is killed, nobody would do so any more
 
     def say(self, text: str) -> None:
-        """Prints lines, above the live view."""
+        """Print lines, above the live view."""
         if not self._silent:
-            self._print(text, sys.stdout)
+            self._print(text.rstrip("\n") if self._view else text)
 
     def warn(self, text: str) -> None:
-        """Tells of trouble that the run goes on with, even when silent."""
-        self._print(f"warning: {text}", sys.stderr)
+        """Tell of trouble that the run goes on with, even when silent."""
+        with contextlib.suppress(OSError):
+            print(f"warning: {text}", file=sys.stderr, flush=True)
 
     def begin(self, name: str, episodes: int) -> None:
-        """Tells what is played now."""
-        if self._display:
-            self._batch = self._display.begin(name, episodes)
+        """Tell what is played now."""
+        if self._view:
+            self._view.begin(name, episodes)
 
     def progress(self, done: int) -> None:
-        """Tells how many of its episodes are done."""
-        self._batch.done = done
+        """Tell how many of its episodes are done."""
+        if self._view:
+            self._view.done = done
 
     def report(
         self, record: Record, *, n: int, cap: int, use_adam: bool, best: float | None
     ) -> None:
-        """Shows an update, in the live view or as a block.
+        """Show an update, in the live view or as a block.
 
         cap: steps per training episode at most. best: the best score so far, if there is any.
         """
-        if self._display:
-            self._display.report(record, best)
+        if self._view:
+            self._view.report(record, best)
             return
         rank = f"{record.unperturbed_rank} out of {n + 1} (1 means gradient is uninformative)"
         figures = {
@@ -84,43 +98,46 @@ class Console:
         self.say("".join(f"{label}: {value}\n" for label, value in figures.items()))
 
     def stop(self) -> None:
-        """Leaves the live view as it is; what comes now is printed below."""
-        display, self._display = self._display, None
-        if display:
-            with contextlib.suppress(OSError):  # the terminal has gone
-                display.stop()
+        """Leave the live view as it is; what comes now is printed below."""
+        if self._view:
+            self._view.stop()
+            self._view = None
 
     def close(self, last_line: str = "") -> None:
-        """Prints the closing line, even when silent."""
+        """Print the closing line, even when silent."""
         self.stop()
-        if last_line and not self._print(last_line, sys.stdout):
-            self._print(last_line, sys.stderr)
+        if last_line and not self._print(last_line):
+            with contextlib.suppress(OSError):
+                print(last_line, file=sys.stderr, flush=True)
 
-    def _print(self, text: str, stream: TextIO) -> bool:
-        """Prints lines, unless the system refuses: then the words are lost, but not the run."""
-        if self._display and self._display.gone:
-            self.stop()
+    def _print(self, text: str) -> bool:
+        """Return whether the text is printed; if not, it is lost, but the run goes on.
+
+        Raise BrokenPipeError the first time that nobody reads any more.
+        """
         try:
-            if self._display:
-                # As text, so that brackets are not taken for rich's markup.
-                self._display.console.print(Text(text.rstrip("\n")))
-            else:
-                print(text, file=stream, flush=True)
+            print(text, flush=True)
         except OSError as error:
             self.stop()
-            if stream is sys.stderr:
-                return False
-            before, self._refused = self._refused, True
-            if not before:
+            if not self._failed:
+                self._failed = True
                 if isinstance(error, BrokenPipeError):
-                    raise  # nobody reads any more
+                    raise
                 self.warn(f"standard output cannot be written ({error.strerror})")
             return False
         return True
 
 
+def in_ascii_locale() -> bool:
+    """Return whether other characters might come out as something else."""
+    # Python itself sets LC_CTYPE to C.UTF-8 where the locale is C.
+    names = os.environ.get("LC_CTYPE", "").replace("C.UTF-8", ""), os.environ.get("LANG")
+    locale = os.environ.get("LC_ALL") or names[0] or names[1]
+    return locale in ("C", "POSIX")
+
+
 def command(*arguments: object, program: str | None = None) -> str:
-    """The command line that starts this program, or one beside it, with other arguments."""
+    """Return the command line that starts this program, or one beside it, with other arguments."""
     # The interpreter of a virtual environment in this folder need not be the shell's 'python'.
     name = os.path.relpath(sys.executable)
     if name.startswith(os.pardir):

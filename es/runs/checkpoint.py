@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import safetensors.numpy
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
@@ -91,7 +92,9 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
     if checkpoint.vbn_batch is not None:
         tensors[VBN_BATCH] = checkpoint.vbn_batch
     metadata = {"format": FORMAT, "values": text, "crc32": checksum(text, tensors)}
-    replace(path, safetensors.torch.save(tensors, metadata))
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    # For small networks three times as fast as safetensors.torch.save.
+    replace(path, safetensors.numpy.save(arrays, metadata))
 
 
 def load(path: str) -> Checkpoint | dict[str, Tensor]:

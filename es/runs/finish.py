@@ -11,9 +11,9 @@ from es.config import FIELDS, Config
 from es.errors import RunError
 from es.interrupts import Interrupted, Interrupts
 from es.reports.films import VideoRecorder, waiting
-from es.reports.live_view import Course
+from es.reports.live_view import RunLimits
 from es.reports.reporter import Monitor
-from es.reports.terminal import Console, command
+from es.reports.terminal import Terminal, command
 from es.rollouts.interface import Pool, counted
 from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.directory import LATEST, open_existing
@@ -37,8 +37,8 @@ def ending(config: Config, counters: Counters) -> str | None:
     return None
 
 
-def course(config: Config, run_dir: Path, counters: Counters) -> Course:
-    """Where the run goes, for those who look on."""
+def run_limits(config: Config, run_dir: Path, counters: Counters) -> RunLimits:
+    """Return where the run ends, for the live view."""
     caps = {
         "update": config.max_gradient_updates,
         "frames": config.max_frames,
@@ -47,7 +47,7 @@ def course(config: Config, run_dir: Path, counters: Counters) -> Course:
     given = {name: cap for name, cap in caps.items() if cap is not None}
     if given == {"update": FIELDS["max_gradient_updates"].default}:
         given = {}  # so far away that nobody means it
-    return Course(config.env_name, run_dir, config.n, config.target_return, given, counters)
+    return RunLimits(config.env_name, run_dir, config.n, config.target_return, given, counters)
 
 
 def target_met(config: Config, ours: Checkpoint) -> str | None:
@@ -65,7 +65,7 @@ def finished_already(config: Config, met: str, interrupts: Interrupts) -> int:
 
     met: the ending condition. Raises UsageError where another process works on the run.
     """
-    console, checkpoint = Console(silent=config.silent), Path(config.restore)
+    console, checkpoint = Terminal(silent=config.silent), Path(config.restore)
     if checkpoint.name == LATEST and waiting(checkpoint.parent):
         with closing(open_existing(checkpoint.parent, "--restore")) as directory:
             interrupts.defer()

@@ -16,7 +16,7 @@ from es.errors import UsageError
 from es.noise import FloatArray, SumNoise, weighted_sum
 from es.program import FOR_WORKERS
 from es.reports.reporter import Monitor
-from es.reports.terminal import Console
+from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.interface import Pool
@@ -48,7 +48,7 @@ def start_run(
     restored: Restored,
     setup: Setup,
     theta: FloatArray,
-    console: Console,
+    console: Terminal,
     stack: ExitStack,
 ) -> Run:
     """Start workers and reports, and open the directory; `stack` ends all but the reports.
@@ -118,7 +118,7 @@ def _counters(path: str) -> Counters | None:
 
 
 def _start_pool(
-    config: Config, setup: Setup, theta: FloatArray, console: Console
+    config: Config, setup: Setup, theta: FloatArray, console: Terminal
 ) -> tuple[Pool, SumNoise]:
     """Who plays, and where noise is summed."""
     recipe, here = setup.recipe, partial(weighted_sum, threads=cores())

@@ -15,7 +15,7 @@ from es.config import Config, flag
 from es.config.sources import write_toml
 from es.errors import RunError, in_one_line
 from es.reports import plotting
-from es.reports.terminal import Console, command
+from es.reports.terminal import Terminal, command
 from es.runs.directory import LATEST, move_aside, write_text
 from es.rollouts.interface import counted
 from es.rendering.window import watching
@@ -74,7 +74,7 @@ def write_tables(study: optuna.Study, sweep: Sweep) -> None:
         write_text(sweep.directory / BEST, _best_toml(sweep, best, len(trials)))
 
 
-def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
+def conclude(study: optuna.Study, sweep: Sweep, console: Terminal) -> str:
     """Says what was found, and draws importances; the result is the last line.
 
     Raises RunError where no trial is complete.

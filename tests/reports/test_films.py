@@ -12,7 +12,7 @@ from es.reports import films as videos
 from es.reports import preview
 from es.reports.films import VideoRecorder
 from es.reports.tensorboard import EventFile
-from es.reports.terminal import Console
+from es.reports.terminal import Terminal
 from es.runs.directory import open_existing
 from tests.conftest import ROOT, RUN, all_gone, read, run_python, wait_until
 from tests.rendering.test_video import decoded, differing
@@ -103,7 +103,7 @@ def checkpoint(program):
 def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatch, capfd):
     """And what waits is recorded, first the oldest, by the next process."""
     monkeypatch.setattr(VideoRecorder, "_work", lambda recorder: None)
-    recorder = VideoRecorder(run, "CartPole-v1", Console(silent=True))
+    recorder = VideoRecorder(run, "CartPole-v1", Terminal(silent=True))
     for update in range(25):
         counters = checkpoint.counters._replace(update=update)
         recorder.record(checkpoint._replace(counters=counters))
@@ -116,14 +116,14 @@ def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatc
     monkeypatch.setattr(
         VideoRecorder, "_record", lambda recorder, snapshot: recorded.append(snapshot.name)
     )
-    VideoRecorder(run, "CartPole-v1", Console(silent=True)).close(lambda: False)
+    VideoRecorder(run, "CartPole-v1", Terminal(silent=True)).close(lambda: False)
     assert recorded == [f".update-{update}.safetensors" for update in range(20)]
 
 
 def test_nothing_is_recorded_into_a_run_that_has_taken_the_place_of_this_one(
     run, checkpoint, started, capfd
 ):
-    recorder = VideoRecorder(run, "CartPole-v1", Console(silent=True))
+    recorder = VideoRecorder(run, "CartPole-v1", Terminal(silent=True))
     run.path.rename(run.path.with_name("away"))
     folder = run.path / "videos"
     folder.mkdir(parents=True)
@@ -149,7 +149,7 @@ def test_a_preview_that_cannot_be_made_holds_up_no_other_video(run, monkeypatch,
         return "No space left on device" if module == videos.PREVIEW else ""
 
     monkeypatch.setattr(VideoRecorder, "_run", run_module)
-    VideoRecorder(run, "CartPole-v1", Console(silent=True)).close(lambda: False)
+    VideoRecorder(run, "CartPole-v1", Terminal(silent=True)).close(lambda: False)
     assert started == [
         "es update-2.mp4", "es.reports.preview 2", "es update-10.mp4", "es.reports.preview 10"
     ]  # fmt: skip
@@ -166,7 +166,7 @@ def test_who_is_in_a_hurry_waits_for_no_video(run, monkeypatch, capfd):
     monkeypatch.setattr(videos, "PROGRAM", "lingering")
     monkeypatch.setenv("PYTHONPATH", str(run.path))
     (run.path / "lingering.py").write_text("import time; open('begun', 'w'); time.sleep(3600)")
-    recorder = VideoRecorder(run, "CartPole-v1", Console(silent=False))
+    recorder = VideoRecorder(run, "CartPole-v1", Terminal(silent=False))
     wait_until(Path("begun").exists)
     recorder.close(lambda: True)
     assert recorder._process

@@ -13,7 +13,7 @@ from es.reports.files import ProgressFiles
 from es.reports.learning_curve import CurvePainter, draw
 from es.reports.record import describe_population
 from es.reports.reporter import Monitor
-from es.reports.terminal import Console
+from es.reports.terminal import Terminal
 from es.runs import checkpoint as checkpoints
 from es.runs.checkpoint import Counters
 from es.runs.directory import CURVE, open_new
@@ -52,7 +52,7 @@ def test_returns_that_are_no_numbers_are_counted_and_left_out():
 
 
 def test_the_block_has_the_labels_of_pytorch_es(capsys):
-    Console(silent=False).report(record(2), n=40, cap=500, use_adam=True, best=12.0)
+    Terminal(silent=False).report(record(2), n=40, cap=500, use_adam=True, best=12.0)
     out = capsys.readouterr().out
     for line in (
         "Episode num: 8", "Average reward: 12.000000", "Variance in rewards: 4.000000",
@@ -66,7 +66,7 @@ def test_the_block_has_the_labels_of_pytorch_es(capsys):
 
 
 def test_silence_leaves_the_last_line(capsys):
-    console = Console(silent=True)
+    console = Terminal(silent=True)
     console.say("hello")
     console.report(record(1), n=4, cap=5, use_adam=False, best=None)
     console.close("done")
@@ -79,7 +79,7 @@ def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "save", lambda checkpoint, path: names.append(path.name))
     monkeypatch.setattr(AppendOnlyFile, "flush", lambda file: names.append(file._path.name[:8]))
     counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
-    monitor = Monitor(directory, Console(silent=True), title="", counters=counters, settings={})
+    monitor = Monitor(directory, Terminal(silent=True), title="", counters=counters, settings={})
     checkpoint: Any = None
     names.clear()
     monitor.commit(
@@ -113,7 +113,9 @@ def test_the_curve_is_among_the_events_when_the_updates_have_doubled_and_in_the_
     directory = open_new(tmp_path / "run")
     for first, last in ((0, 9), (9, 20)):
         counters = Counters(first, 0, 0, 0.0, 1, None, 0.1, 0.1)
-        monitor = Monitor(directory, Console(silent=True), title="", counters=counters, settings={})
+        monitor = Monitor(
+            directory, Terminal(silent=True), title="", counters=counters, settings={}
+        )
         for update in range(first + 1, last + 1):
             monitor.commit({}, played=(record(update), RETURNS))
         monitor.close(hurried=lambda: True)
@@ -159,7 +161,7 @@ def test_the_last_state_is_drawn_at_the_end_of_a_run(tmp_path, monkeypatch, inte
     for name, patience in zip(seconds, (600.0, 0.0) if interrupted else (0.0, 600.0), strict=True):
         monkeypatch.setattr(f"es.reports.reporter.{name}", patience)
     counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
-    monitor = Monitor(directory, Console(silent=True), title="", counters=counters, settings={})
+    monitor = Monitor(directory, Terminal(silent=True), title="", counters=counters, settings={})
     monitor.commit({}, played=(record(1), RETURNS))
     monitor.close(hurried=lambda: interrupted)
     directory.close()
