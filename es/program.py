@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -28,6 +29,23 @@ def search_last() -> None:
         sys.path[:] = [folder for folder in sys.path if folder != str(PROJECT)]
     with contextlib.suppress(OSError):  # the folder is gone
         sys.path.append(os.getcwd())
+
+
+def program(tool: str) -> list[str]:
+    """Return the words that start a tool: main, compare or sweep, as this one was started."""
+    started = Path(sys.argv[0])
+    if started.suffix == ".py" and started.name != "__main__.py":
+        # The interpreter of a virtual environment in this folder need not be the shell's 'python'.
+        python = os.path.relpath(sys.executable)
+        python = "python" if python.startswith(os.pardir) else python
+        return [python, str(started.with_name(f"{tool}.py"))]
+    words = [started.name] if started.suffix != ".py" else ["python", "-m", "es"]
+    return words if tool == "main" else [*words, tool]
+
+
+def command(tool: str, *arguments: object) -> str:
+    """Return the command line that starts one of the tools with arguments, for a shell."""
+    return shlex.join([*program(tool), *map(str, arguments)])
 
 
 def execute(run: Callable[[Interrupts], int]) -> int:

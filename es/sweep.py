@@ -86,7 +86,8 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     from rich.console import Console as RichConsole
     from rich.text import Text
 
-    from es.reports.terminal import Terminal, command
+    from es.program import command
+    from es.reports.terminal import Terminal
     from es.runs.directory import open_existing, writable
     from es.sweeps import report, study
 
@@ -113,7 +114,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
             done = sum(map(study.is_done, found.get_trials(deepcopy=False)))
             console.close(
                 f"Interrupted: {done} of {sweep.total} trials are done. "
-                f"Go on with the same command: {command(*argv)}"
+                f"Go on with the same command: {command('sweep', *argv)}"
             )
             return interrupted.status
         console.close(report.conclude(found, sweep, console))

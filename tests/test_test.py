@@ -225,7 +225,7 @@ def test_environments_are_listed_with_their_spaces_and_settings(program):
 
 
 def test_settings_of_ones_own_are_listed_or_left_out(program, monkeypatch):
-    monkeypatch.setattr("es.environments.catalogue.CONFIGS", Path())
+    monkeypatch.setattr("es.config.shipped.CONFIGS", Path())
     Path("mine.toml").write_text('env_name = "CartPole-v1"')
     Path("nameless.toml").write_text("lr = 0.1")
     Path("broken.toml").write_text("lr = [")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterable
 
@@ -134,13 +133,3 @@ def in_ascii_locale() -> bool:
     names = os.environ.get("LC_CTYPE", "").replace("C.UTF-8", ""), os.environ.get("LANG")
     locale = os.environ.get("LC_ALL") or names[0] or names[1]
     return locale in ("C", "POSIX")
-
-
-def command(*arguments: object, program: str | None = None) -> str:
-    """Return the command line that starts this program, or one beside it, with other arguments."""
-    # The interpreter of a virtual environment in this folder need not be the shell's 'python'.
-    name = os.path.relpath(sys.executable)
-    if name.startswith(os.pardir):
-        name = "python"
-    path = sys.argv[0] if program is None else os.path.join(os.path.dirname(sys.argv[0]), program)
-    return shlex.join([name, path, *map(str, arguments)])

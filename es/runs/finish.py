@@ -10,10 +10,11 @@ from pathlib import Path
 from es.config import FIELDS, Config
 from es.errors import RunError
 from es.interrupts import Interrupted, Interrupts
+from es.program import command
 from es.reports.films import VideoRecorder, waiting
 from es.reports.live_view import RunLimits
 from es.reports.reporter import Monitor
-from es.reports.terminal import Terminal, command
+from es.reports.terminal import Terminal
 from es.rollouts.interface import Pool, counted
 from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.directory import LATEST, open_existing
@@ -79,7 +80,7 @@ def again(config: Config, checkpoint: Path, *flags: str) -> str:
     """The command that goes on with a checkpoint of this run."""
     # A file is not trusted to choose what is imported.
     environment = ("--env-name", config.env_name) if ":" in config.env_name else ()
-    return command(*flags, "--restore", checkpoint, *environment)
+    return command("main", *flags, "--restore", checkpoint, *environment)
 
 
 def play_out(

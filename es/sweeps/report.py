@@ -15,7 +15,8 @@ from es.config import Config, flag
 from es.config.sources import write_toml
 from es.errors import RunError, in_one_line
 from es.reports import plotting
-from es.reports.terminal import Terminal, command
+from es.program import command
+from es.reports.terminal import Terminal
 from es.runs.directory import LATEST, move_aside, write_text
 from es.rollouts.interface import counted
 from es.rendering.window import watching
@@ -90,9 +91,9 @@ def conclude(study: optuna.Study, sweep: Sweep, console: Terminal) -> str:
     console.say(
         f"Best: trial {best.number}, {_found(sweep, best)}\n"
         f"{_gain(study, sweep, best)}"
-        f"Watch it: {command(*watching(), '--restore', run / LATEST, program='main.py')}"
+        f"Watch it: {command('main', *watching(), '--restore', run / LATEST)}"
     )
-    train = command("--config", sweep.directory / BEST, program="main.py")
+    train = command("main", "--config", sweep.directory / BEST)
     return f"Train with its settings (for longer: give another budget, too): {train}"
 
 

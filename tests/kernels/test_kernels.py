@@ -123,7 +123,8 @@ import hashlib
 from es.kernels import compiling
 compiling.notify = print
 import numpy as np
-from es.model import initial_theta, make_actor
+from es.model import initial_theta
+from es.networks import make_actor
 digest = hashlib.sha256()
 from tests.networks.descriptions import box, convlstm, mlp
 images = np.random.default_rng(1).normal(size=(9, 1, 42, 42)).astype(np.float32)

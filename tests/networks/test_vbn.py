@@ -59,6 +59,6 @@ def test_virtual_batch_normalisation_against_its_formula():
         module.refer_to(torch.from_numpy(reference))
 
 
-def test_virtual_batch_normalisation_needs_its_reference():
-    with pytest.raises(ValueError, match="reference"):
+def test_virtual_batch_normalisation_needs_its_batch():
+    with pytest.raises(ValueError, match="without its batch"):
         make_actor(convlstm(vbn=True))

@@ -64,7 +64,7 @@ def test_a_folder_without_a_run_is_used_as_it_is(tmp_path):
 def test_two_runs_at_once_and_the_lock_ends_with_its_process(tmp_path):
     path = tmp_path / "run"
     program = (
-        "import pathlib, sys, time; from es import rundir;"
+        "import pathlib, sys, time; from es.runs import directory as rundir;"
         "run = rundir.open_existing(pathlib.Path(sys.argv[1])); print(flush=True); time.sleep(600)"
     )
     other = subprocess.Popen(
