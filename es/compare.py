@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Several runs on one picture and in one table: python compare.py --help."""
+"""Compares several runs on one picture and in one table: python compare.py --help."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Options:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs a command line; the result is the exit status."""
+    """Run a command line and return the exit status."""
     return execute(lambda interrupts: compare(parse(argv), interrupts))
 
 
@@ -69,23 +69,21 @@ def parse(argv: Sequence[str]) -> Options:
 
 
 def compare(options: Options, interrupts: Interrupts) -> int:
-    """Compares runs, writes the files and prints the table; the result is the exit status.
+    """Compare runs, write the files, print the table and return the exit status.
 
     Raises UsageError.
     """
     from rich.console import Console
 
     from es.reports import plotting
-    from es.reports.comparison import picture, table
-    from es.reports.comparison.runs import group, load
-    from es.reports.comparison.summary import summarise, windows_of
+    from es.reports.comparison import table
+    from es.reports.comparison.picture import draw_comparison
+    from es.reports.comparison.runs import group_runs, load_runs
 
     def warn(text: str) -> None:
         print(f"warning: {text}", file=sys.stderr)
 
-    groups = group(load(options.run_dirs, warn), warn)
-    windows = windows_of(groups)
-    summaries = [summarise(each, windows[each.task]) for each in groups]
+    groups = group_runs(load_runs(options.run_dirs, warn), warn)
     base = Path(re.sub(r"\.(png|csv|md)$", "", options.output))
     if not base.name:
         raise UsageError(f"--output {options.output}: must be the name of files")
@@ -94,20 +92,20 @@ def compare(options: Options, interrupts: Interrupts) -> int:
     try:
         # On a terminal alone; a picture of many environments takes its time.
         with Console(stderr=True).status("Drawing the learning curves ..."), interrupts.allowed():
-            drawn = plotting.png(picture.compare(groups, options.by, windows))
+            drawn = plotting.png(draw_comparison(groups, options.by))
     except Interrupted as interrupted:
         return interrupted.status
     contents = {
         png: drawn,
-        rows: table.as_csv(summaries).encode(),
-        text: table.as_markdown(summaries, windows, png.name).encode(),
+        rows: table.as_csv(groups).encode(),
+        text: table.as_markdown(groups, png.name).encode(),
     }
     with rundir.writable(base, "--output"):
         base.parent.mkdir(parents=True, exist_ok=True)
         for path, content in contents.items():
             rundir.replace(path, content)
     width = None if sys.stdout.isatty() else WIDE
-    Console(highlight=False, width=width).print(table.for_terminal(summaries, windows))
+    Console(highlight=False, width=width).print(table.for_terminal(groups))
     print("Written:", ", ".join(map(str, contents)))
     return 0
 

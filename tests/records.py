@@ -10,7 +10,7 @@ from tensorboard.util.tensor_util import make_ndarray
 
 from es.config import Config
 from es.config.sources import write_toml
-from es.reports.comparison.runs import group, load
+from es.reports.comparison.runs import group_runs, load_runs
 from es.reports.record import COLUMNS, Record
 
 RETURNS = np.array([5.0, 10.0, 15.0, np.nan])
@@ -60,7 +60,7 @@ def without_settings(name, returns=(1.0, 2.0), **columns):
 
 def groups(*directories):
     """The runs in directories, as compare.py groups them, without a warning."""
-    return group(load([str(each) for each in directories], pytest.fail), pytest.fail)
+    return group_runs(load_runs(list(map(str, directories)), pytest.fail), pytest.fail)
 
 
 def png(width, height):

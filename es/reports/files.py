@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from es.reports.append_only import AppendOnlyFile
+from es.reports.progress_csv import carry_progress_on
 from es.reports.record import COLUMNS, Record
 from es.reports.tensorboard import EventFile
 from es.reports.wandb import WandbReporter
-from es.runs.directory import PROGRESS, carry_csv_on
+from es.runs.directory import PROGRESS
 
 METRICS = ("returns/unperturbed_return", "evaluation/return_mean")  # to compare runs by
 LARGEST = 1e150  # a histogram of larger returns could overflow
@@ -25,7 +26,7 @@ class ProgressFiles:
     """
 
     def __init__(self, directory: Path, update: int, wandb: WandbReporter | None = None) -> None:
-        carry_csv_on(directory / PROGRESS, COLUMNS, update)
+        carry_progress_on(directory / PROGRESS, update)
         self.csv = AppendOnlyFile(directory / PROGRESS)
         self.events = EventFile(directory, purge_step=update + 1)
         self._trackers = (self.events, wandb) if wandb else (self.events,)

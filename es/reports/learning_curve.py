@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 REDRAW_SECONDS = 10.0
 NO_CURVE = "ES_NO_CURVE"  # the variable that leaves it out: a picture takes longer than a short run
-LABEL_WIDTH = 0.08  # of the picture, that the axis above has for each label
 
 
 class CurvePainter:
@@ -92,19 +90,18 @@ class CurvePainter:
 
 def draw(directory: Path, title: str, target: float | None = None) -> None:
     """Replace a run's learning_curve.png; raise OSError, or ValueError for a damaged table."""
-    plotting.save(
-        learning_curve(read_progress(directory / PROGRESS), title, target), directory / CURVE
-    )
+    figure = learning_curve(read_progress(directory / PROGRESS), title, target)
+    plotting.save(figure, directory / CURVE)
 
 
 def learning_curve(progress: Progress, title: str, target: float | None = None) -> Figure:
-    """Return the picture of a run's returns. target: its --target-return, if any."""
+    """Draw a run's returns. target: its --target-return, if any."""
     figure, (axes,) = plotting.new_figure(
         [title], "episodes", "return (sum of an episode's rewards)"
     )
-    plotting.count_in_thousands(axes.xaxis)
+    axes.xaxis.set_major_formatter(plotting.in_thousands())
     episodes, unperturbed = progress["episodes"], progress["unperturbed_return"]
-    window = smoothing_window(episodes.size)
+    window = smoothing_window(progress.size)
 
     def line(values: DoubleArray, **style: Any) -> None:
         shown = plotting.extremes(values)
@@ -132,40 +129,25 @@ def learning_curve(progress: Progress, title: str, target: float | None = None) 
         plotting.draw_target(axes, target)
     if 1 in progress["update"][:1]:  # and not of a run that branched off from another
         axes.set_xlim(left=0)
-    _count_frames(axes, episodes, progress["frames"])
+    if progress.size:
+        _count_frames(axes, episodes, progress["frames"])
     plotting.add_legend(figure, columns=3)
     return figure
 
 
 def _count_frames(axes: Axes, episodes: DoubleArray, frames: DoubleArray) -> None:
-    """An axis above, of the frames in so many episodes: uneven, since these differ in length."""
-    from matplotlib.ticker import MaxNLocator
+    """Label the episodes along an axis above with the frames that were played until then."""
+    known_episodes, known_frames = np.append(0, episodes), np.append(0, frames)
+    spell = plotting.in_thousands()
 
-    # Its scale must rise everywhere, and go on to both sides.
-    known = np.column_stack(([0.0, *episodes], [0.0, *frames]))
-    known = known[np.append(True, (np.diff(known, axis=0) > 0).all(axis=1))]
-    if len(known) < 2:
-        return
-    first, last = known[1] - known[0], known[-1] - known[-2]
-    span = known[-1, 0] - known[0, 0]
-    x, y = np.vstack(
-        (known[0] - first * span / first[0], known, known[-1] + last * span / last[0])
-    ).T
-    there, back = partial(np.interp, xp=x, fp=y), partial(np.interp, xp=y, fp=x)
-    above = axes.secondary_xaxis("top", functions=(there, back))
-    left, right = axes.get_xlim()
-    ticks: list[float] = []
-    for tick in MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]).tick_values(
-        max(there(left), 0), there(right)
-    ):
-        at = back(tick)
-        if left <= at <= right and (
-            not ticks or at - back(ticks[-1]) > LABEL_WIDTH * (right - left)
-        ):
-            ticks.append(tick)
-    above.set_ticks(ticks)
+    def frames_at(episode: float, _: float) -> str:
+        if not 0 <= episode <= episodes[-1]:
+            return ""
+        return spell(float(f"{np.interp(episode, known_episodes, known_frames):.3g}"))
+
+    above = axes.secondary_xaxis("top")
     above.set_xlabel("frames (steps of these episodes)")
-    plotting.count_in_thousands(above.xaxis)
+    above.xaxis.set_major_formatter(frames_at)
 
 
 if __name__ == "__main__":

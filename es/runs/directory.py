@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -163,23 +162,6 @@ def replace(path: Path, content: bytes | memoryview) -> None:
 def write_text(path: Path, text: str) -> None:
     """Replaces a text file as a whole; raises OSError."""
     replace(path, text.encode("utf-8", errors="replace"))
-
-
-def carry_csv_on(path: Path, header: Sequence[str], update: int) -> None:
-    """Leaves the header and the rows up to `update` in a CSV whose first column counts updates.
-
-    A run that ended between writing its row and its checkpoint plays that update again.
-    """
-    number = re.compile(r"([0-9]{1,18})" + r",[^,\0\n]*" * (len(header) - 1) + "\n")
-    kept, last = [",".join(header) + "\n"], 0
-    if path.exists():
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            for line in file:
-                row = number.fullmatch(line)  # the last line may be torn, where the disk was full
-                if row and last < int(row[1]) <= update:
-                    kept.append(line)
-                    last = int(row[1])
-    write_text(path, "".join(kept))
 
 
 def _holds_run(path: Path) -> bool:

@@ -12,15 +12,11 @@ import pytest
 
 from es.compare import By, main
 from es.reports import plotting
-from es.reports.comparison import picture
-from es.reports.comparison.runs import group, load
-from es.reports.comparison.summary import summarise, windows_of
+from es.reports.comparison.picture import draw_comparison
+from es.reports.comparison.table import summarise
 from es.reports.progress_csv import read_progress
 from tests.conftest import run_python
-from tests.records import a_run, without_settings
-
-RISING = [float(value) for value in range(30)]
-FALLING = [10.0 * value for value in reversed(range(20))]
+from tests.records import FALLING, RISING, a_run, groups, without_settings
 
 
 @pytest.fixture
@@ -45,17 +41,18 @@ def test_the_files_and_the_table(compare):
     )
     assert (status, err) == (0, "")
     assert sorted(path.name for path in Path("out").iterdir()) == ["c.csv", "c.md", "c.png"]
-    runs = group(load(["1", "2", "3", "a|b [red]"], pytest.fail), pytest.fail)
-    windows = {"CartPole-v1": 6, None: 2}  # by the middle one of 20, 30 and 30 updates, and by 2
-    assert windows_of(runs) == windows
-    drawn = plotting.png(picture.compare(runs, "episodes", windows))
+    found = groups("1", "2", "3", "a|b [red]")
+    # By the middle one of 20, 30 and 30 updates, and by 2.
+    assert [each.window for each in found] == [6, 6, 2]
+    drawn = plotting.png(draw_comparison(found, "episodes"))
     assert Path("out/c.png").read_bytes() == drawn
     with Path("out/c.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["label"] for row in rows] == ["lr 0.1", "lr 0.5", "a|b [red]"]
-    for row, each in zip(rows, runs, strict=True):
-        for name, value in summarise(each, windows[each.task])._asdict().items():
-            assert row[name] == ("" if value is None else str(value))
+    for row, each in zip(rows, found, strict=True):
+        assert row == {
+            name: "" if value is None else str(value) for name, value in summarise(each).items()
+        }
     markdown = Path("out/c.md").read_text()
     assert (
         "| lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 ± 0.00 | 26.50 ± 0.00 | 1,000 |" in markdown
@@ -100,8 +97,8 @@ def test_real_runs_are_compared(compare, program):
 def test_a_run_in_a_folder_that_cannot_be_compared_is_left_out(compare, monkeypatch):
     a_run("runs/1")
     a_run("runs/2", [])
-    a_run("runs/3").joinpath("progress.csv").write_text("")
-    a_run("runs/deep/4").joinpath("progress.csv").write_bytes(b"\xff\xfe")
+    a_run("runs/3").joinpath("progress.csv").write_text("a,b\n")
+    a_run("runs/deep/4").joinpath("progress.csv").write_bytes(b"\xff\xfe\n")
     a_run("runs/5").joinpath("config.toml").write_text("lr = [")
     a_run("runs/6").joinpath("config.toml").write_text("weight = 1")
     Path("runs/7").mkdir()
@@ -162,12 +159,15 @@ def test_an_interrupt_while_drawing_leaves_no_file_and_the_terminal_as_it_was(co
     [
         ("", "RUN_DIR: is missing"),
         ("nowhere", "RUN_DIR nowhere: there is no such directory"),
-        ("x" * 300, "cannot be read (File name too long)"),
+        ("x" * 300, "xxx: there is no such directory"),
         ("file", "RUN_DIR file: is no directory"),
         ("folder", "RUN_DIR folder: there is no progress.csv in it"),
         ("foreign", "RUN_DIR foreign/progress.csv: is no table of a run (it has no column update)"),
-        ("torn", "torn/progress.csv: is no table of a run (line 4 ends before frames); leave it"),
-        ("letters", "(frames in line 3 is 'abc', which is no number); leave it out"),
+        (
+            "torn",
+            "torn/progress.csv: is no table of a run (line 4 is no row of numbers: '3,12')",
+        ),
+        ("letters", "(line 3 is no row of numbers: '2.0,8.0,abc,"),
         ("bytes", "RUN_DIR bytes/progress.csv: is no table of a run ("),
         ("falling", "is no table of a run (episodes falls from one row to the next"),
         ("empty", "RUN_DIR empty: has not finished an update yet"),
@@ -191,7 +191,7 @@ def test_a_mistake_is_one_line_and_nothing_is_written(compare, arguments, words)
     a_run("empty", [])
     a_run("falling", episodes=[8, 4])
     a_run("foreign").joinpath("progress.csv").write_text("a,b\n1,2\n")
-    a_run("bytes").joinpath("progress.csv").write_bytes(b"\xff\xfe")
+    a_run("bytes").joinpath("progress.csv").write_bytes(b"\xff\xfe\n")
     a_run("letters", frames=[1, 12345678])
     table = Path("letters/progress.csv")
     table.write_text(table.read_text().replace("12345678.0", "abc"))

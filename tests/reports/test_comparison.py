@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from es.reports.comparison.runs import group, load
-from es.reports.comparison.summary import spread, summarise
+from es.reports.comparison.picture import mean_line
+from es.reports.comparison.runs import group_runs, load_runs
+from es.reports.comparison.table import summarise
 from tests.records import FALLING, RISING, a_run, groups, without_settings
 
 
@@ -15,30 +16,36 @@ def labels(*directories):
     return [each.label for each in groups(*directories)]
 
 
+def summed_up(*directories):
+    """The row of the only group, with returns smoothed over ten updates."""
+    (only,) = groups(*directories)
+    return summarise(only._replace(window=10))
+
+
 def test_a_group_is_summed_up_over_its_seeds():
     first = a_run("1", RISING, {"seed": 1}, steps_per_second=[5.0] * 29 + [500.0])
     second = a_run("2", FALLING, {"seed": 2}, steps_per_second=7.0)
-    (row,) = (summarise(each, 10) for each in groups(first, second))
+    row = summed_up(first, second)
     # The last ten returns are 20 to 29, and 90 to 0; the best ten, the same, and 190 to 100.
     finals, bests = (24.5, 45.0), (24.5, 145.0)
-    assert (row.label, row.seeds) == ("CartPole-v1", 2)
-    assert (row.updates, row.episodes, row.frames) == (25, 100, 2500)
-    assert row.minutes == pytest.approx(1.5 * 25 / 60)
-    assert (row.final, row.best) == (statistics.mean(finals), statistics.mean(bests))
-    assert row.final_std == pytest.approx(statistics.stdev(finals))
-    assert row.best_std == pytest.approx(statistics.stdev(bests))
-    assert row.steps_per_second == 6
+    assert (row["label"], row["seeds"]) == ("CartPole-v1", 2)
+    assert (row["updates"], row["episodes"], row["frames"]) == (25, 100, 2500)
+    assert row["minutes"] == pytest.approx(1.5 * 25 / 60)
+    assert (row["final"], row["best"]) == (statistics.mean(finals), statistics.mean(bests))
+    assert row["final_std"] == pytest.approx(statistics.stdev(finals))
+    assert row["best_std"] == pytest.approx(statistics.stdev(bests))
+    assert row["steps_per_second"] == 6
 
 
 def test_a_short_run_is_summed_up_as_a_whole_and_alone_has_no_deviation():
-    (row,) = (summarise(each, 10) for each in groups(a_run("a", [1.0, 2.0, 6.0])))
-    assert (row.final, row.best, row.final_std, row.best_std) == (3, 3, None, None)
+    row = summed_up(a_run("a", [1.0, 2.0, 6.0]))
+    assert (row["final"], row["best"], row["final_std"], row["best_std"]) == (3, 3, None, None)
 
 
 def test_returns_that_are_no_numbers_are_left_out():
     returns = [np.nan, *[1.0] * 9, np.inf, 5.0]
-    (row,) = (summarise(each, 10) for each in groups(a_run("a", returns)))
-    assert [row.final, row.best] == pytest.approx([13 / 9, 13 / 9])
+    row = summed_up(a_run("a", returns))
+    assert [row["final"], row["best"]] == pytest.approx([13 / 9, 13 / 9])
 
 
 def test_runs_that_differ_in_what_changes_no_result_are_one_group():
@@ -93,7 +100,7 @@ def test_the_same_seed_counts_once():
     """As of a run that was repeated, or interrupted and begun anew."""
     runs = [a_run(str(k), [1.0] * k, {"seed": seed}) for k, seed in ((3, 1), (5, 1), (4, 2))]
     told: list[str] = []
-    (only,) = group(load([str(each) for each in runs], pytest.fail), told.append)
+    (only,) = group_runs(load_runs(list(map(str, runs)), pytest.fail), told.append)
     assert [str(run.directory) for run in only.runs] == ["5", "4"]
     assert told == ["3: has the settings and the seed of 5, and is left out"]
 
@@ -104,7 +111,7 @@ def test_runs_without_settings_are_named_after_their_directories(tmp_path):
     runs = [without_settings(name) for name in names]
     assert labels(*runs, a_run("c")) == ["one", "a/two", "b/two", "CartPole-v1"]
     assert labels(without_settings("d/CartPole-v1"), Path("c")) == [
-        "CartPole-v1 (d/CartPole-v1)", "CartPole-v1 (c)",
+        "d/CartPole-v1", "CartPole-v1 (c)",
     ]  # fmt: skip
 
 
@@ -116,18 +123,9 @@ def test_folders_of_a_directory_are_runs_and_none_counts_twice():
 
 
 def test_the_mean_is_taken_between_points_and_where_all_runs_have_some():
-    def height(at, xs, ys):
-        """Of a line between its points, written out."""
-        for (left, low), (right, high) in zip(
-            zip(xs, ys, strict=True), zip(xs[1:], ys[1:], strict=True), strict=False
-        ):
-            if left <= at <= right:
-                return low + (high - low) * (at - left) / (right - left)
-        raise AssertionError
-
-    lines = [([0, 10, 40], [0, 100, 40]), ([4, 7, 30, 90], [1, -5, 50, 9]), ([1, 35], [3, 3])]
-    found = spread([(np.array(xs, float), np.array(ys, float)) for xs, ys in lines])
-    assert (found.at[0], found.at[-1]) == (4, 35)
-    heights = [[height(at, *line) for line in lines] for at in found.at]
-    assert found.mean == pytest.approx([statistics.mean(each) for each in heights])
-    assert found.std == pytest.approx([statistics.stdev(each) for each in heights])
+    lines = [([0, 10, 40], [0, 100, 40]), ([4, 30, 90], [1, -5, 7]), ([1, 35], [3, 3])]
+    at, mean, std = mean_line([(np.array(xs, float), np.array(ys, float)) for xs, ys in lines])
+    assert (at[0], at[-1]) == (4, 35)
+    for place, heights in ((0, (40, 1, 3)), (-1, (50, -4, 3))):
+        assert mean[place] == pytest.approx(statistics.mean(heights))
+        assert std[place] == pytest.approx(statistics.stdev(heights))

@@ -1,20 +1,18 @@
 """The picture of runs beside each other."""
 
 import statistics
-import warnings
 
 import numpy as np
 import pytest
 
-from es.reports.comparison import picture
-from es.reports.comparison.summary import summarise, windows_of
-from tests.records import FALLING, RISING, a_run, groups
+from es.reports.comparison.picture import draw_comparison
+from es.reports.comparison.table import summarise
+from tests.records import FALLING, RISING, a_run, groups, without_settings
 
 
 def drawn(by, *directories):
     """The axes, the lines by label and the entries of the legend."""
-    found = groups(*directories)
-    figure = picture.compare(found, by, windows_of(found))
+    figure = draw_comparison(groups(*directories), by)
     (axes,), (legend,) = figure.axes, figure.legends
     entries = [text.get_text() for text in legend.get_texts()]
     return axes, {line.get_label(): line for line in axes.lines}, entries, legend
@@ -53,8 +51,7 @@ def test_the_picture_has_a_line_and_a_band_per_group(by, label, last):
 def test_each_environment_has_axes_of_its_own():
     other = {"env_name": "Acrobot-v1", "target_return": -80.0}
     runs = [a_run("1", FALLING), a_run("2", RISING, other), a_run("3", RISING, other | {"seed": 2})]
-    found = groups(*runs)
-    figure = picture.compare(found, "frames", windows_of(found))
+    figure = draw_comparison(groups(*runs), "frames")
     first, second = figure.axes
     assert (first.get_title(), second.get_title()) == ("CartPole-v1", "Acrobot-v1")
     assert [line.get_label() for line in first.lines] == ["CartPole-v1"]
@@ -76,8 +73,7 @@ def test_each_environment_has_axes_of_its_own():
 def test_many_environments_lie_in_a_grid(count, columns):
     names = [f"a_module_of_mine.environments:Game{number}-v0" for number in range(count)]
     runs = [a_run(f"{number}", settings={"env_name": name}) for number, name in enumerate(names)]
-    found = groups(*runs)
-    figure = picture.compare(found, "frames", windows_of(found))
+    figure = draw_comparison(groups(*runs), "frames")
     assert [axes.get_title() for axes in figure.axes] == names
     cells = [cell for axes in figure.axes if (cell := axes.get_subplotspec())]
     assert [(cell.rowspan.start, cell.colspan.start) for cell in cells] == [
@@ -93,11 +89,9 @@ def test_the_table_says_what_the_picture_shows():
     """However short the runs are, and however quickly they learn."""
     learning = [10.0, 100.0, 400.0, 500.0, 500.0, 500.0, 480.0]
     runs = groups(a_run("1", learning, {"seed": 1}), a_run("2", learning[:-1], {"seed": 2}))
-    windows = windows_of(runs)
-    (row,) = (summarise(each, windows["CartPole-v1"]) for each in runs)
-    pale = picture.compare(runs, "episodes", windows).axes[0].lines[:2]
+    pale = draw_comparison(runs, "episodes").axes[0].lines[:2]
     ends = [float(np.asarray(line.get_ydata())[-1]) for line in pale]
-    assert row.final == pytest.approx(statistics.mean(ends))
+    assert summarise(runs[0])["final"] == pytest.approx(statistics.mean(ends))
     assert ends == [490.0, 500.0]
 
 
@@ -134,15 +128,18 @@ def test_the_legend_is_never_wider_than_the_picture():
     runs = [a_run(f"{number}", settings={"restore": f"{words}{number}"}) for number in (1, 2)]
     axes, _, entries, legend = drawn("frames", *runs)
     figure = axes.figure
-    with warnings.catch_warnings(action="ignore"):  # of the letter that the font does not have
-        figure.draw_without_rendering()
-        assert 0.7 * figure.bbox.width < legend.get_window_extent().width <= figure.bbox.width
+    figure.draw_without_rendering()
+    assert 0.7 * figure.bbox.width < legend.get_window_extent().width <= figure.bbox.width
     assert axes.get_window_extent().height > 450  # pixels, beside the long legend
-    for number, entry in enumerate(entries, start=1):  # wrapped, and whole
-        assert "".join(entry.split()) == "".join(rf"restore{words}{number}".split()).replace(
-            "$", r"\$"
-        )
-    assert [each.label for each in groups(*runs)] == [f"restore {words}1", f"restore {words}2"]
+    labels = [each.label for each in groups(*runs)]
+    assert labels == [f"restore {words}1", f"restore {words}2"]
+    for label, entry in zip(labels, entries, strict=True):  # wrapped, and whole
+        assert "".join(entry.split()) == "".join(label.split())
+
+
+def test_a_run_whose_name_begins_with_an_underscore_is_in_the_legend():
+    _, _, entries, _ = drawn("frames", without_settings("_old"), without_settings("$new$"))
+    assert entries == [" _old", "$new$"]
 
 
 def test_many_groups_stay_apart():

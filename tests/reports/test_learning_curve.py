@@ -1,7 +1,6 @@
 """What the learning curve shows, and what progress.csv must be for it to be drawn."""
 
 import statistics
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from matplotlib.colors import to_hex
 
 from es.reports import plotting
 from es.reports.learning_curve import draw, learning_curve
-from es.reports.progress_csv import read_progress, running_mean
+from es.reports.progress_csv import read_progress
 from tests.conftest import RUN
 from tests.records import write_progress
 
@@ -89,31 +88,18 @@ def test_the_target_is_a_dashed_line(curve, target, label):
     assert bottom < target < top
 
 
-def test_without_a_target_there_is_no_such_line(curve):
-    assert not [label for label in lines(curve(60)) if label.startswith("target")]
-
-
 def test_frames_stand_above_the_episodes_in_which_they_were_played(curve):
-    frames = [100, 200, 1000, 5000, 5100]
-    figure = curve(5, frames=frames)
+    figure = curve(5, frames=[100, 200, 1000, 50_000, 123_456])
     figure.draw_without_rendering()
     (axes,) = figure.axes
     (above,) = axes.child_axes
-    for episodes, count in zip((4, 8, 12, 16, 20), frames, strict=True):
-        there = above.transData.transform((count, 0))[0]
-        assert there == pytest.approx(axes.transData.transform((episodes, 0))[0])
-
-
-@pytest.mark.parametrize("lengths", [[1] * 90 + [1000] * 10, [1000] * 10 + [1] * 90])
-def test_labels_of_frames_do_not_lie_upon_each_other(curve, lengths):
-    """Where nearly all of them were played in a few episodes."""
-    figure = curve(100, frames=np.cumsum(lengths))
-    figure.draw_without_rendering()
-    (above,) = figure.axes[0].child_axes
-    labels = [label for label in above.get_xticklabels() if label.get_text()]
-    boxes = [label.get_window_extent() for label in labels]
-    assert len(boxes) >= 2
-    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+    found = dict(zip(above.get_xticks(), above.get_xticklabels(), strict=True))
+    known = {0: "0", 10: "600", 20: "123k"}  # between two updates, on the line from one to the next
+    assert {at: found[at].get_text() for at in known} == known
+    assert {text.get_text() for at, text in found.items() if not 0 <= at <= 20} <= {""}
+    for at in known:
+        there = above.transData.transform((at, 0))[0]
+        assert there == pytest.approx(axes.transData.transform((at, 0))[0])
 
 
 @pytest.mark.parametrize(
@@ -154,38 +140,9 @@ def test_long_lines_are_thinned_out_and_keep_their_peaks():
     assert plotting.extremes(values[:1500]).tolist() == list(range(1500))
 
 
-def test_means_leave_out_what_is_no_number_and_keep_their_digits():
-    values = np.array([1.0, np.nan, 3.0, np.nan, np.nan, np.nan, 1e140, 5.0, 6.0, 7.0])
-    means = running_mean(values, 3)
-    expected = [1.0, 1.0, 2.0, 3.0, 3.0, np.nan, 1e140, 5e139, 1e140 / 3, 6.0]
-    assert means == pytest.approx(expected, nan_ok=True)
-
-
-def test_a_line_that_is_being_written_is_left_out(tmp_path):
-    path = write_progress(tmp_path, 3)
-    with path.open("a") as file:
-        file.write("4,16,40")
-    assert read_progress(path)["update"].tolist() == [1, 2, 3]
-
-
-def test_a_table_that_windows_has_written_is_read(tmp_path):
-    path = write_progress(tmp_path, 3)
-    expected = read_progress(path)
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    found = read_progress(path)
-    assert {name: found[name].tolist() for name in found} == {
-        name: expected[name].tolist() for name in expected
-    }
-
-
 def test_names_are_no_formulas(tmp_path):
     write_progress(tmp_path, 3)
     draw(tmp_path, r"$\frac{")
-    figure, (axes,) = plotting.new_figure(["$x$"], "", "")
-    axes.plot([1, 2], label=plotting.literal("_a"))
-    plotting.add_legend(figure, columns=1)
-    assert axes.get_title() == r"\$x\$"
-    assert [text.strip() for text in legend(figure)] == ["_a"]
 
 
 @pytest.mark.picture

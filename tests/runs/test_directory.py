@@ -130,25 +130,6 @@ def test_where_a_run_goes_from_inside_the_directory(tmp_path, monkeypatch):
     assert path == tmp_path / "X-from-best"
 
 
-def test_a_csv_is_carried_on_without_gaps_or_doubled_rows(tmp_path):
-    path = tmp_path / "progress.csv"
-    rundir.carry_csv_on(path, ["update", "x"], 0)
-    assert path.read_text() == "update,x\n"
-    damaged = b"\xff\x00\n\xc2\xb2,x\n"  # bytes that are no text, a digit that is no number
-    path.write_bytes(b"update,x\n1,a\n2,b\n3,c\n" + damaged + b"4,")  # killed while writing
-    rundir.carry_csv_on(path, ["update", "x"], 2)
-    assert path.read_text() == "update,x\n1,a\n2,b\n"
-    assert [each.name for each in tmp_path.iterdir()] == ["progress.csv"]
-
-
-@pytest.mark.parametrize("odd", ['"', "x" * 200_000, "2,b", "1,z", "x,y,z", "", "\0"])
-def test_odd_lines_in_a_csv_are_dropped_and_no_other(tmp_path, odd):
-    path = tmp_path / "progress.csv"
-    path.write_text(f"update,x\n1,a\n2,b\n{odd}\n3,c\n4,d\n")
-    rundir.carry_csv_on(path, ["update", "x"], 4)
-    assert path.read_text() == "update,x\n1,a\n2,b\n3,c\n4,d\n"
-
-
 def test_a_full_disk_leaves_the_older_run_in_its_place(tmp_path, monkeypatch):
     def full(path, text):
         raise OSError(errno.ENOSPC, "No space left on device")

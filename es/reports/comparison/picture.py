@@ -2,57 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from es.noise import DoubleArray
 from es.reports import plotting
-from es.reports.comparison.runs import WITHOUT_SETTINGS, Group, common
-from es.reports.comparison.summary import Windows, spread
-from es.reports.progress_csv import Progress, running_mean
+from es.reports.comparison.runs import Group
+from es.reports.progress_csv import running_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CLOCKS: dict[str, tuple[str, Callable[[Progress], DoubleArray]]] = {
-    "frames": ("frames (steps of training episodes)", lambda progress: progress["frames"]),
-    "episodes": ("training episodes", lambda progress: progress["episodes"]),
-    "minutes": ("wall-clock time (minutes)", lambda progress: progress["wall_seconds"] / 60),
+CLOCKS = {  # the label, the column, and by what it is divided
+    "frames": ("frames (steps of training episodes)", "frames", 1),
+    "episodes": ("training episodes", "episodes", 1),
+    "minutes": ("wall-clock time (minutes)", "wall_seconds", 60),
 }
+POINTS = 500  # of a mean line
 ENDS_ALIKE = 0.99  # of the longest run of a group: where a mean over seeds may end untold
 
+Line = tuple[DoubleArray, DoubleArray]  # (points,) each: where it is, and how high
 
-def compare(groups: Sequence[Group], by: str, windows: Windows) -> Figure:
-    """The unperturbed returns of groups, smoothed over so many updates of each task.
 
-    by: one of CLOCKS.
+def draw_comparison(groups: Sequence[Group], by: str) -> Figure:
+    """Draw the smoothed unperturbed returns of groups against one of CLOCKS.
 
     Each environment has axes of its own, since returns of several cannot be compared.
     """
-    x_label, clock = CLOCKS[by]
-    tasks = list(dict.fromkeys(group.task for group in groups))
-    figure, panels = plotting.new_figure(
-        [task or WITHOUT_SETTINGS for task in tasks], x_label, "unperturbed return"
-    )
+    x_label, column, unit = CLOCKS[by]
+    tasks = {group.task: group.window for group in groups}
+    figure, panels = plotting.new_figure(list(tasks), x_label, "")
     complete = True
     opacity = 1.0 if len(groups) <= 4 else 0.5  # of what lies behind the mean lines
-    for index, group in enumerate(groups):
-        window = windows[group.task]
-        lines = [
-            (clock(run.progress), running_mean(run.progress["unperturbed_return"], window))
-            for run in group.runs
-        ]
-        _draw(panels[tasks.index(group.task)], lines, group.label, index, opacity)
-        ends = [at[-1] for at, _ in lines]
-        complete &= min(ends) >= ENDS_ALIKE * max(ends)
-    for axes, task in zip(panels, tasks, strict=True):
-        axes.set_ylabel(f"unperturbed return (mean of {windows[task]} updates)")
+    for axes, (task, window) in zip(panels, tasks.items(), strict=True):
+        axes.set_ylabel(f"unperturbed return (mean of {window} updates)")
         if by != "minutes":
-            plotting.count_in_thousands(axes.xaxis)
-        shown = [run for group in groups if group.task == task for run in group.runs]
-        target = common([run.config and run.config.target_return for run in shown])
-        if target is not None:
+            axes.xaxis.set_major_formatter(plotting.in_thousands())
+        targets = set()
+        for index, group in enumerate(groups):
+            if group.task == task:
+                lines = [
+                    (run.progress[column] / unit,
+                     running_mean(run.progress["unperturbed_return"], window))
+                    for run in group.runs
+                ]  # fmt: skip
+                _draw_group(axes, lines, group.label, index, opacity)
+                targets |= {run.config.target_return if run.config else None for run in group.runs}
+                ends = [at[-1] for at, _ in lines]
+                complete &= min(ends) >= ENDS_ALIKE * max(ends)
+        if len(targets) == 1 and (target := targets.pop()) is not None:
             plotting.draw_target(axes, target, in_legend=len(tasks) == 1)
     several = any(len(group.runs) > 1 for group in groups)
     mean = "mean over seeds" if complete else "mean over seeds, as far as all have come"
@@ -61,27 +62,40 @@ def compare(groups: Sequence[Group], by: str, windows: Windows) -> Figure:
     return figure
 
 
-def _draw(
-    axes: Axes, lines: Sequence[tuple[DoubleArray, DoubleArray]], label: str, index: int,
-    opacity: float,
-) -> None:  # fmt: skip
-    """The lines of a group's runs, their mean and their spread. index: of its colour and style."""
+def _draw_group(axes: Axes, lines: Sequence[Line], label: str, index: int, opacity: float) -> None:
+    """Draw the lines of a group's runs, their mean and their spread.
+
+    index: of the group's colour and style.
+    """
     colour = plotting.COLOURS[index % len(plotting.COLOURS)]
     style = plotting.STYLES[index % len(plotting.STYLES)]
-    mean = spread(lines)
-    if mean.std is not None:
-        for at, line in lines:
+    at, mean, std = mean_line(lines)
+    if len(lines) > 1:
+        label += f" ({len(lines)} seeds)"
+        for places, line in lines:
             shown = plotting.extremes(line)
             axes.plot(
-                at[shown], line[shown], color=colour, linewidth=plotting.THIN,
+                places[shown], line[shown], color=colour, linewidth=plotting.THIN,
                 alpha=opacity * plotting.PALE, marker=plotting.marker(line),
             )  # fmt: skip
         axes.fill_between(
-            mean.at, mean.mean - mean.std, mean.mean + mean.std,
+            at, mean - std, mean + std,
             color=colour, alpha=opacity * plotting.BAND, linewidth=0,
         )  # fmt: skip
-    seeds = f" ({len(lines)} seeds)" if len(lines) > 1 else ""
     axes.plot(
-        mean.at, mean.mean, color=colour, linestyle=style, linewidth=plotting.THICK, zorder=3,
-        marker=plotting.marker(mean.mean), label=plotting.literal(label) + seeds,
+        at, mean, color=colour, linestyle=style, linewidth=plotting.THICK, zorder=3,
+        # What begins with _ would be left out of the legend.
+        marker=plotting.marker(mean), label=f" {label}" if label.startswith("_") else label,
     )  # fmt: skip
+
+
+def mean_line(lines: Sequence[Line]) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
+    """Return points, (points,) each, of the lines' mean and standard deviation where all have come.
+
+    Between its points a line is straight. Where they have no stretch in common, there are none. The
+    deviation of a line alone is 0.
+    """
+    first, last = max(at[0] for at, _ in lines), min(at[-1] for at, _ in lines)
+    grid = np.unique(np.linspace(first, last, POINTS)) if first <= last else np.empty(0)
+    values = np.array([np.interp(grid, at, line) for at, line in lines])
+    return grid, values.mean(axis=0), values.std(axis=0, ddof=min(1, len(lines) - 1))

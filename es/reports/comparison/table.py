@@ -1,74 +1,105 @@
-"""The table of a comparison: for the terminal, as CSV and as Markdown."""
+"""The table of a comparison: a row per group, for the terminal, as CSV and as Markdown."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
 from es.errors import in_one_line
-from es.reports.comparison.runs import WITHOUT_SETTINGS
-from es.reports.comparison.summary import Summary, Windows
+from es.reports.comparison.runs import Group, LoadedRun
+from es.reports.progress_csv import running_mean
 
 HEADER = ("group", "seeds", "updates", "episodes", "frames", "minutes", "final", "best", "steps/s")
 LEGEND = (
     "final: mean unperturbed return of the last {last} of each run; best: the highest of "
     "{many} updates in a row; ±: standard deviation over seeds. Figures are means over seeds."
 )
+SPREAD = ("final", "best")  # the figures that are shown with their deviation
 
 
-def as_csv(summaries: Sequence[Summary]) -> str:
-    """One row per group, for programs."""
+def summarise(group: Group) -> dict[str, Any]:
+    """Return the group's row: the means of its runs' figures, and standard deviations of SPREAD."""
+    runs = [_figures(run, group.window) for run in group.runs]
+    row: dict[str, Any] = {"label": group.label, "seeds": len(runs)}
+    for name in runs[0]:
+        values = [figures[name] for figures in runs]
+        row[name] = float(np.mean(values))
+        if name in SPREAD:
+            row[f"{name}_std"] = float(np.std(values, ddof=1)) if len(runs) > 1 else None
+    return row
+
+
+def _figures(run: LoadedRun, window: int) -> dict[str, float]:
+    """Return a run's figures; final and best are means of `window` updates, or of all."""
+    progress = run.progress
+    means = running_mean(progress["unperturbed_return"], window)
+    return {
+        "updates": progress["update"][-1],
+        "episodes": progress["episodes"][-1],
+        "frames": progress["frames"][-1],
+        "minutes": progress["wall_seconds"][-1] / 60,
+        "final": means[-1],
+        "best": np.fmax.reduce(means[min(window, means.size) - 1 :]),
+        "steps_per_second": np.median(progress["steps_per_second"]),
+    }
+
+
+def as_csv(groups: Sequence[Group]) -> str:
+    """Return the table for programs."""
+    rows = [summarise(group) for group in groups]
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(Summary._fields)
-    writer.writerows(summaries)
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return text.getvalue()
 
 
-def as_markdown(summaries: Sequence[Summary], windows: Windows, picture: str) -> str:
-    """One row per group, with a line that says what the columns are, and the picture below."""
-    rows = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *map(_cells, summaries)]
+def as_markdown(groups: Sequence[Group], picture: str) -> str:
+    """Return the table, with a line that says what the columns are, and the picture below."""
+    rows = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *map(_cells, groups)]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join([*lines, "", _legend(windows), "", f"![learning curves](<{picture}>)", ""])
+    return "\n".join([*lines, "", _legend(groups), "", f"![learning curves](<{picture}>)", ""])
 
 
-def for_terminal(summaries: Sequence[Summary], windows: Windows) -> Table:
-    """One row per group."""
-    table = Table(caption=Text(_legend(windows)), caption_justify="left")
+def for_terminal(groups: Sequence[Group]) -> Table:
+    """Return the table to be printed."""
+    table = Table(caption=Text(_legend(groups)), caption_justify="left")
     for name in HEADER:
         left = name == HEADER[0]
         table.add_column(name, justify="left" if left else "right", overflow="fold")
-    for summary in summaries:
-        table.add_row(*map(Text, _cells(summary)))  # in which brackets are no markup
+    for group in groups:
+        table.add_row(*map(Text, _cells(group)))  # in which brackets are no markup
     return table
 
 
-def _legend(windows: Windows) -> str:
-    """What the columns are."""
+def _legend(groups: Sequence[Group]) -> str:
+    """Say what the columns are."""
+    windows = {group.task: group.window for group in groups}
     if len(set(windows.values())) == 1:
-        (many,) = set(windows.values())
+        many = groups[0].window
         return LEGEND.format(last=f"{many} updates", many=many)
-    each = ", ".join(
-        in_one_line(f"{task or WITHOUT_SETTINGS}: {many}") for task, many in windows.items()
-    )
+    each = in_one_line(", ".join(f"{task}: {many}" for task, many in windows.items()))
     return LEGEND.format(last=f"few updates ({each})", many="as many")
 
 
-def _cells(row: Summary) -> tuple[str, ...]:
+def _cells(group: Group) -> tuple[str, ...]:
+    row = summarise(group)
+
+    def figure(name: str) -> str:
+        std = row[f"{name}_std"]
+        return f"{row[name]:,.2f}" + ("" if std is None else f" ± {std:,.2f}")
+
     return (
-        row.label,
-        str(row.seeds),
-        *(f"{value:,.0f}" for value in (row.updates, row.episodes, row.frames)),
-        f"{row.minutes:,.2f}",
-        _with_deviation(row.final, row.final_std),
-        _with_deviation(row.best, row.best_std),
-        f"{row.steps_per_second:,.0f}",
+        row["label"],
+        str(row["seeds"]),
+        *(f"{row[name]:,.0f}" for name in ("updates", "episodes", "frames")),
+        f"{row['minutes']:,.2f}",
+        *map(figure, SPREAD),
+        f"{row['steps_per_second']:,.0f}",
     )
-
-
-def _with_deviation(mean: float, std: float | None) -> str:
-    return f"{mean:,.2f}" + ("" if std is None else f" ± {std:,.2f}")
