@@ -142,7 +142,7 @@ def test_long_lines_are_thinned_out_and_keep_their_peaks():
 
 def test_names_are_no_formulas(tmp_path):
     write_progress(tmp_path, 3)
-    draw(tmp_path, r"$\frac{")
+    draw(tmp_path, r"$\frac{$")
 
 
 @pytest.mark.picture
