@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import optuna
 from optuna.exceptions import StorageInternalError
@@ -18,17 +18,17 @@ from sqlalchemy.exc import SQLAlchemyError
 from es.config import Config, flag
 from es.errors import RunError, UsageError
 from es.interrupts import Interrupts
-from es.sweeps.running_trial import Running, end
-from es.sweeps.space import Space, settings, start
+from es.sweeps.running_trial import RunningTrial, end_trials
+from es.sweeps.space import Space, base_params, trial_settings
+from es.sweeps.trial import Play
 
 STUDY = "study.db"
-# Attributes of the study, and of a trial.
-BASE, SPACE = "base", "space"
-FRAMES, REASON, INTERRUPTED = "frames", "reason", "interrupted"
+SWEPT = "swept"  # attribute of the study: each setting's value and distribution
+FRAMES, REASON = "frames", "reason"  # attributes of a trial; the reason is why it failed
 POLL_SECONDS = 0.1
 FAILURES = 5  # of a command's trials, which end it where no trial has ever succeeded
 SEEDS = 2**32  # that NumPy, which the sampler draws with, takes
-OF_THE_COMMAND = ("workers", "run_dir", "silent")  # settings that change no trial's value
+OF_THE_COMMAND = {"workers", "run_dir", "silent"}  # settings that change no trial's value
 
 
 class Sweep(NamedTuple):
@@ -41,13 +41,17 @@ class Sweep(NamedTuple):
     jobs: int
     seed: int | None = None
 
+    def trial_directory(self, number: int) -> Path:
+        """Return where a trial is written."""
+        return self.directory / f"trial-{number:04}"
+
 
 @contextmanager
-def opened(sweep: Sweep) -> Iterator[optuna.Study]:
-    """The study in the sweep's directory, or a new one: of this sweep, or UsageError.
+def open_study(sweep: Sweep) -> Iterator[optuna.Study]:
+    """Open the study in the sweep's directory, or a new one.
 
-    What was running when an older process was killed is queued again. What goes wrong with the file
-    later is a RunError.
+    What was running when an older process was killed is queued again. Raises UsageError if the
+    study is of another sweep, or its file cannot be used, and RunError if that fails later.
     """
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
     path = sweep.directory / STUDY
@@ -57,7 +61,7 @@ def opened(sweep: Sweep) -> Iterator[optuna.Study]:
         url = URL.create("sqlite", database=str(path)).render_as_string()
         storage = optuna.storages.RDBStorage(url)
         try:
-            study = _open(storage, sweep)
+            study = _load(storage, sweep)
             kind, remedy = RunError, ""
             yield study
         finally:
@@ -68,7 +72,7 @@ def opened(sweep: Sweep) -> Iterator[optuna.Study]:
         raise kind(f"--dir {sweep.directory}: {STUDY} cannot be used ({reason}){remedy}") from error
 
 
-def _open(storage: optuna.storages.RDBStorage, sweep: Sweep) -> optuna.Study:
+def _load(storage: optuna.storages.RDBStorage, sweep: Sweep) -> optuna.Study:
     study = optuna.create_study(
         storage=storage,
         study_name="sweep",
@@ -90,73 +94,66 @@ def _open(storage: optuna.storages.RDBStorage, sweep: Sweep) -> optuna.Study:
 
 
 def _identify(study: optuna.Study, sweep: Sweep) -> None:
-    """Notes what is swept, or compares it; UsageError where it is something else."""
-    base = {k: v for k, v in sweep.base.saved().items() if k not in OF_THE_COMMAND}
-    space = {name: repr(dimension) for name, dimension in sweep.space.items()}
-    ours: Mapping[str, Mapping[str, Any]] = {BASE: base, SPACE: space}
-    theirs = study.user_attrs
-    if SPACE not in theirs:  # the last to be noted
-        if not study.get_trials(deepcopy=False) and (params := start(sweep.space, sweep.base)):
+    """Note what is swept in a new study; raise UsageError if an older one is of another sweep."""
+    names = (sweep.base.saved().keys() | sweep.space.keys()) - OF_THE_COMMAND
+    ours = {name: repr((getattr(sweep.base, name), sweep.space.get(name))) for name in names}
+    if not study.user_attrs:
+        params = base_params(sweep.space, sweep.base)
+        if params and not study.get_trials(deepcopy=False):
             study.enqueue_trial(params)
-        for key, value in ours.items():
-            study.set_user_attr(key, value)
-        return
-    for key, what in ((BASE, "settings"), (SPACE, "a space")):
-        differing = sorted(
-            name
-            for name in ours[key].keys() | theirs[key].keys()
-            if ours[key].get(name) != theirs[key].get(name)
+        study.set_user_attr(SWEPT, ours)
+    elif differing := {name for name, _ in ours.items() ^ study.user_attrs.get(SWEPT, {}).items()}:
+        raise UsageError(
+            f"--dir {sweep.directory}: holds a sweep with other settings or another space of "
+            f"{', '.join(map(flag, sorted(differing)))}; choose another --dir"
         )
-        if differing:
-            raise UsageError(
-                f"--dir {sweep.directory}: holds a sweep with {what} of other "
-                f"{', '.join(flag(name) for name in differing)}; choose another --dir"
-            )
 
 
-def trial_name(number: int) -> str:
-    """Of a trial's directory."""
-    return f"trial-{number:04}"
+def done_trials(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the trials that count: not those that were interrupted, which failed for no reason."""
+    ended = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+    trials = study.get_trials(deepcopy=False, states=ended)
+    return [each for each in trials if each.state != TrialState.FAIL or REASON in each.user_attrs]
 
 
-def is_done(trial: FrozenTrial) -> bool:
-    """Whether a trial is one of the total: it has ended by itself."""
-    return trial.state.is_finished() and INTERRUPTED not in trial.user_attrs
+def complete_trials(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the trials that have a value, in the order of their numbers."""
+    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
 
 
-def best_of(study: optuna.Study) -> FrozenTrial | None:
-    """The complete trial of the highest value; of several, that with the fewest frames."""
-    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+def best_trial(study: optuna.Study) -> FrozenTrial | None:
+    """Return the complete trial of the highest value; of several, that with the fewest frames."""
 
-    def rank(trial: FrozenTrial) -> tuple[float, int, int]:
+    def rank(trial: FrozenTrial) -> tuple[float, int]:
         assert trial.value is not None
-        return trial.value, -trial.user_attrs[FRAMES], -trial.number
+        return trial.value, -trial.user_attrs[FRAMES]
 
-    return max(complete, key=rank, default=None)
+    return max(complete_trials(study), key=rank, default=None)  # the first of several
 
 
 def search(
     study: optuna.Study,
     sweep: Sweep,
-    progress: Callable[[str], None],
+    play: Play,
     interrupts: Interrupts,
     report: Callable[[FrozenTrial], None],
+    progress: Callable[[str], None],
 ) -> None:
-    """Plays trials until there are `total`; raises RunError where all have failed, and Interrupted.
+    """Play trials until there are `total`; raise RunError if all have failed, and Interrupted.
 
-    progress: told how far it is. report: told of every trial that has ended.
+    play: plays a trial, in a process of its own. progress: told how far the sweep is. report: told
+    of every trial that has ended.
     """
-    distributions = {name: each.distribution() for name, each in sweep.space.items()}
-    done = [trial for trial in study.get_trials(deepcopy=False) if is_done(trial)]
+    done = done_trials(study)
     before = len(done)
-    running: list[Running] = []
+    running: list[RunningTrial] = []
     try:
         while running or len(done) < sweep.total:
             while len(running) < sweep.jobs and len(done) + len(running) < sweep.total:
-                trial = study.ask(distributions)
-                config = settings(sweep.space, sweep.base, trial.params)
-                directory = sweep.directory / trial_name(trial.number)
-                running.append(Running(trial, config, directory))
+                trial = study.ask(sweep.space)
+                config = trial_settings(sweep.base, trial.params)
+                directory = sweep.trial_directory(trial.number)
+                running.append(RunningTrial(trial, config, directory, play))
             state = ", ".join(each.describe() for each in running)
             progress(f"{len(done)} of {sweep.total} trials | {state}")
             with interrupts.allowed():
@@ -173,7 +170,7 @@ def search(
                 reason = done[-1].user_attrs[REASON]
                 raise RunError(f"the first {len(done)} trials have all failed, the last: {reason}")
     finally:
-        end(running)
+        end_trials(running)
         for each in running:
             if each.complete:
                 report(_tell(study, each))
@@ -181,24 +178,21 @@ def search(
                 _queue_again(study, each.trial)
 
 
-def _tell(study: optuna.Study, ended: Running) -> FrozenTrial:
+def _tell(study: optuna.Study, ended: RunningTrial) -> FrozenTrial:
     outcome, trial = ended.outcome(), ended.trial
     value = outcome.get("value", math.nan)
     trial.set_user_attr(FRAMES, outcome.get("frames", ended.frames))
     if math.isfinite(value):
-        study.tell(trial, value)
-    elif ended.pruned and not outcome:
-        study.tell(trial, state=TrialState.PRUNED)
-    else:
-        reason = outcome.get("error", f"its mean return is {value}" if outcome else "interrupted")
-        trial.set_user_attr(REASON, reason)
-        study.tell(trial, state=TrialState.FAIL)
-    return study.get_trials(deepcopy=False)[trial.number]
+        return study.tell(trial, value)
+    if ended.pruned and not outcome:
+        return study.tell(trial, state=TrialState.PRUNED)
+    reason = outcome.get("error", f"its mean return is {value}" if outcome else "interrupted")
+    trial.set_user_attr(REASON, reason)
+    return study.tell(trial, state=TrialState.FAIL)
 
 
 def _queue_again(study: optuna.Study, trial: optuna.Trial | FrozenTrial) -> None:
-    """Has an interrupted trial's parameters played before others, as another trial."""
+    """Have an interrupted trial's parameters played before others, as another trial."""
     if trial.params:
         study.enqueue_trial(trial.params)
-    optuna.Trial(study, trial._trial_id).set_user_attr(INTERRUPTED, True)
     study.tell(trial.number, state=TrialState.FAIL)

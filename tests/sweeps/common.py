@@ -4,15 +4,14 @@ import csv
 from pathlib import Path
 
 import optuna
+from optuna.distributions import CategoricalDistribution
+from optuna.trial import create_trial
 
 from es import sweep
+from es.sweeps.study import FRAMES, open_study
 
 CARTPOLE = ("--env-name", "CartPole-v1", "--max-frames", 12_000, "--seed", 2, "--jobs", 1)
 LR = "[lr]\nchoices = [1e-6, 0.1]"
-FAILING = (*CARTPOLE[2:], "--env-name", "tests.faulty:Faulty-v0", "--env-kwargs", "fault=raise")
-# A trial waits after 49 updates while there is a file named `hold`.
-PATIENT = ("--env-name", "tests.slow:Patient-v0", "--n", "2", "--eval-episodes", "1", "--seed", "1")
-LONG = (*PATIENT, "--max-gradient-updates", "60", "--trials", "3", "--jobs", "2", "--dir", "here")
 
 
 def run(capfd, *arguments):
@@ -42,3 +41,13 @@ def study(directory="here"):
 def table(directory="here"):
     with Path(directory, "trials.csv").open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def add_trials(command, rates, **more):
+    """Puts complete trials of LR into the study of a command that is still to be run."""
+    Path("here").mkdir()
+    kinds: dict = {"lr": CategoricalDistribution((1e-6, 0.1))}
+    more["user_attrs"] = {FRAMES: 9}
+    with open_study(sweep.prepare([str(word) for word in command])) as made:
+        for lr in rates:
+            made.add_trial(create_trial(value=lr, params={"lr": lr}, distributions=kinds, **more))

@@ -4,11 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from es import sweep
 from es.config import Config
 from es.errors import UsageError
-from es.sweeps.space import Choices, Range, Space, fitted, read_space, settings
+from es.sweeps.space import fit_space, read_space, trial_settings
 from tests.sweeps.common import CARTPOLE, LR, run, space
 
 
@@ -18,10 +19,10 @@ def test_a_space_is_read():
         "[hidden-sizes]\nchoices = [[], [16]]\n[obs-norm]\nchoices = [true, false]\n"
     )
     assert read_space("space.toml", "it") == {
-        "lr": Range(0.01, 1.0, log=True),
-        "n": Range(10, 30, step=10),
-        "hidden_sizes": Choices(((), (16,))),
-        "obs_norm": Choices((True, False)),
+        "lr": FloatDistribution(0.01, 1.0, log=True),
+        "n": IntDistribution(10, 30, step=10),
+        "hidden_sizes": CategoricalDistribution(("[]", "[16]")),
+        "obs_norm": CategoricalDistribution((True, False)),
     }
 
 
@@ -38,12 +39,12 @@ def test_a_space_is_read():
         ("[lr]\nlow = 0.1\nchoices = [1.0]", "nothing else"),
         ("[lr]\nchoices = []", "low and high"),
         ("[lr]\nchoices = [0.1, 0.1]", "twice"),
-        ("[lr]\nlow = 1.0\nhigh = 0.1", "low = 1.0 must be below high = 0.1"),
-        ("[lr]\nlow = 0.0\nhigh = 0.1", "lr 0.0: must be between"),
+        ("[lr]\nlow = 1.0\nhigh = 0.1", "`low <= high` must hold"),
         ("[lr]\nlow = 'a'\nhigh = 'b'", "lr = 'a': must be a valid number"),
-        ("[momentum]\nlow = 0.0\nhigh = 0.9\nlog = true", "low above 0"),
-        ("[n]\nlow = 10\nhigh = 25\nstep = 10", "step = 10"),
-        ("[lr]\nlow = 0.1\nhigh = 1.0\nstep = 0.1", "step is for whole numbers"),
+        ("[momentum]\nlow = 0.0\nhigh = 0.9\nlog = true", "`low > 0` must hold"),
+        ("[momentum]\nlow = 0.0\nhigh = 0.9\nlog = 1", "log = 1 must be true or false"),
+        ("[n]\nlow = 10\nhigh = 25\nstep = 10", "must divide high - low"),
+        ("[lr]\nlow = 0.1\nhigh = 1.0\nstep = 0.1", "step = 0.1: is for whole numbers"),
         ("[activation]\nlow = 'relu'\nhigh = 'tanh'", "no numbers"),
         ("[activation]\nchoices = ['gelu']", "'gelu': must be 'selu'"),
         ("[shaping]\nchoices = ['nes', 3]", "shaping = 3: must be"),
@@ -64,16 +65,14 @@ def test_settings_of_the_mlp_are_not_searched_for_images():
             raise UsageError("is for the MLP")
 
     shipped = read_space(str(sweep.SHIPPED), "sweep.toml")
-    kept = fitted(shipped, Config(), set(), describe, "sweep.toml", shipped=True)
+    kept = fit_space(shipped, Config(), set(), describe, "sweep.toml", shipped=True)
     assert shipped.keys() - kept.keys() == {"hidden_sizes", "activation"}
 
 
 def test_a_linear_policy_is_tried_without_activation():
-    searched: Space = {"hidden_sizes": Choices(((), (16,)))}
-    searched["activation"] = Choices(("selu", "tanh"))
-    linear = settings(searched, Config(), {"hidden_sizes": "[]", "activation": "tanh"})
+    linear = trial_settings(Config(), {"hidden_sizes": "[]", "activation": "tanh"})
     assert (linear.hidden_sizes, linear.activation) == ((), "selu")
-    hidden = settings(searched, Config(), {"hidden_sizes": "[16]", "activation": "tanh"})
+    hidden = trial_settings(Config(), {"hidden_sizes": "[16]", "activation": "tanh"})
     assert (hidden.hidden_sizes, hidden.activation) == ((16,), "tanh")
 
 
@@ -90,6 +89,7 @@ def test_what_a_file_says_of_a_single_run_is_not_the_trials(monkeypatch):
     ("text", "words"),
     [
         ("[lrr]\nchoices = [1.0]", "unknown setting 'lrr'"),
+        ("[lr]\nlow = 0.0\nhigh = 0.1", "--lr 0.0: must be between"),
         ("[n]\nlow = 10\nhigh = 100", "--n 11: must be an even number"),
         ("[n]\nlow = 10\nhigh = 40\nlog = true", "--n 11: must be an even number"),
         ("[vbn]\nchoices = [true, false]", "--vbn: is for the Convnet-LSTM"),

@@ -9,27 +9,18 @@ from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
-from optuna.trial import TrialState, create_trial
+from optuna.trial import TrialState
 
-from es import sweep
-from es.runs.directory import open_existing
 from es.rollouts.processes import CORES
-from es.sweeps.space import Choices
-from es.sweeps.study import FRAMES, opened
+from es.runs.directory import open_existing
+from es.sweeps.study import FRAMES
 from tests.conftest import ROOT, all_gone, descendants, has_rows, read, rows, wait_until
-from tests.sweeps.common import (
-    CARTPOLE,
-    FAILING,
-    LONG,
-    LR,
-    PATIENT,
-    bad_base,
-    run,
-    space,
-    study,
-    table,
-)
+from tests.sweeps.common import CARTPOLE, LR, add_trials, bad_base, run, space, study, table
 
+FAILING = (*CARTPOLE[2:], "--env-name", "tests.faulty:Faulty-v0", "--env-kwargs", "fault=raise")
+# A trial waits after 49 updates while there is a file named `hold`.
+PATIENT = ("--env-name", "tests.slow:Patient-v0", "--n", "2", "--eval-episodes", "1", "--seed", "1")
+LONG = (*PATIENT, "--max-gradient-updates", "60", "--trials", "3", "--jobs", "2", "--dir", "here")
 stop = getattr(forkserver, "_forkserver")._stop  # noqa: B009 (which no type is declared for)
 
 
@@ -53,7 +44,7 @@ def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert [line.split(":")[0] for line in lines[:3]] == ["Trial 0", "Trial 1", "Trial 2"]
-    assert lines[-1].endswith("main.py --config here/best.toml")
+    assert lines[-1].endswith(" --config here/best.toml")
     assert "No importance.png: to tell which settings matter takes 8 complete trials" in out
     found = table()
     assert float(found[0]["lr"]) == 1e-6
@@ -117,16 +108,7 @@ def test_a_trial_that_is_worse_than_others_ends_early(search):
     command = (*PATIENT, *bad_base(), *space(LR), "--max-gradient-updates", 100)
     command = (*command, "--jobs", 1, "--dir", "here", "--trials", 6)
     Path("hold").touch()  # so that the trial does not end before the sweep has seen it
-    Path("here").mkdir()
-    with opened(sweep.prepare([str(word) for word in command])) as made:
-        for _ in range(5):
-            made.add_trial(
-                create_trial(
-                    value=500.0, params={"lr": 0.1}, user_attrs={FRAMES: 9},
-                    distributions={"lr": Choices((1e-6, 0.1)).distribution()},
-                    intermediate_values=dict.fromkeys(range(1, 11), 500.0),
-                )
-            )  # fmt: skip
+    add_trials(command, [0.1] * 5, intermediate_values=dict.fromkeys(range(1, 11), 500.0))
     status, out, err = search(*command)
     assert (status, err) == (0, "")
     assert out.startswith("Trial 0: pruned ")
@@ -162,6 +144,7 @@ def under_way(monkeypatch):
     """A sweep of three trials, two of which have come somewhere and wait, and its processes."""
     monkeypatch.setenv(CORES, "2")
     Path("hold").touch()
+    Path("tests").symlink_to(ROOT / "tests")  # whose environment is found in this folder alone
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "sweep.py"), *LONG],
         stdout=subprocess.PIPE,

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import gymnasium
 import pytest
-from optuna.trial import create_trial
+from optuna.distributions import CategoricalDistribution
 
 from es import sweep
 from es.rollouts.processes import CORES
-from es.sweeps.space import Choices
-from es.sweeps.study import FRAMES, opened
-from tests.sweeps.common import CARTPOLE, LR, bad_base, run, space
+from tests.sweeps.common import CARTPOLE, LR, add_trials, bad_base, run, space
 
 
 @pytest.fixture
@@ -69,7 +67,8 @@ def test_a_setting_that_is_given_leaves_the_shipped_space_but_contradicts_ones_o
     }  # fmt: skip
     assert prepared.base.optimizer == "adam"
     tanh = ["--env-name=CartPole-v1", "--max-frames=9", "--activation=tanh"]
-    assert sweep.prepare(tanh).space["hidden_sizes"] == Choices(((16,), (32,), (64, 64)))
+    left = CategoricalDistribution(("[16]", "[32]", "[64, 64]"))
+    assert sweep.prepare(tanh).space["hidden_sizes"] == left
     status, _, err = plan(*CARTPOLE, "--lr", 0.1, *space(LR))
     assert status == 2
     assert "--lr is given as a flag, too" in err
@@ -87,16 +86,7 @@ def test_what_matters_is_drawn(plan, monkeypatch):
     monkeypatch.setitem(gymnasium.registry, named.id, named)
     command = (*CARTPOLE, *bad_base(), *space(LR), "--dir", "here", "--trials", 9)
     command = (*command, "--env-name", named.id, "--sampler-seed", 99999999999)
-    Path("here").mkdir()
-    with opened(sweep.prepare([str(word) for word in command])) as made:
-        for number in range(9):
-            lr = (1e-6, 0.1)[number % 2]
-            made.add_trial(
-                create_trial(
-                    value=lr, params={"lr": lr}, user_attrs={FRAMES: 10},
-                    distributions={"lr": Choices((1e-6, 0.1)).distribution()},
-                )
-            )  # fmt: skip
+    add_trials(command, [1e-6, 0.1] * 4 + [1e-6])
     status, out, err = plan(*command)
     assert (status, err) == (0, "")
     assert "Best: trial 2," in out
