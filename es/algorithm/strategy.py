@@ -1,4 +1,4 @@
-"""The Evolution Strategy: ask() for perturbations, tell() their returns. It knows no processes."""
+"""The Evolution Strategy: ask() for perturbations, tell() their returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from es.errors import RunError
 from es.noise import FloatArray, Stream, SumNoise, derive_seeds, weighted_sum
 
 MAX_LR = 1e38  # float32's range
-LEAST = 1e-30  # that sigma and learning rate decay to: the inverse still is in that range
+LEAST = 1e-30  # sigma and the learning rate decay to at least this; 1 / LEAST is in that range
 
 
 class Perturbation(NamedTuple):
@@ -28,14 +28,13 @@ class Perturbation(NamedTuple):
 class Strategy:
     """Evolution Strategies (Salimans et al. 2017, section 2).
 
-    theta: (P,) float32, the parameters; it is updated in place.
-    n: perturbations per update; in mirrored pairs (antithetic sampling) or each by itself.
-    top_directions: how many pairs count, those with the best better member (Mania et al. 2018,
-    section 3.3); None: all. param_fraction: of the parameters that a perturbation changes.
-    updates: what lr_schedule is laid out for. sum_noise: where the noise is rebuilt and summed.
+    theta: (P,) float32, the parameters, updated in place. n: perturbations per update, in mirrored
+    pairs if antithetic. top_directions: use only this many pairs, those with the best better member
+    (Mania et al. 2018, section 3.3); None uses all. param_fraction: the share of the parameters
+    that a perturbation changes. updates: the length of lr_schedule. sum_noise: rebuilds and sums
+    the noise.
 
-    update: the number of updates so far. sigma, and lr before its schedule: those of the coming
-    one.
+    update: the number of updates so far. sigma, lr: of the next update, lr without its schedule.
     """
 
     def __init__(
@@ -77,22 +76,22 @@ class Strategy:
         )
 
     def ask(self) -> list[Perturbation]:
-        """The n perturbations of this update; a pair's members stand side by side, + before -."""
+        """Return the n perturbations of this update; a pair's members are adjacent, + before -."""
         signs = (1, -1) if self.antithetic else (1,)
         return [Perturbation(seed, sign) for seed in self._seeds() for sign in signs]
 
     def scheduled_lr(self) -> float:
-        """The learning rate that the coming update is made with."""
+        """Return the learning rate of the next update."""
         return self.lr * scheduled(self._lr_schedule, self.update, self._updates)
 
     def tell(self, returns: npt.ArrayLike) -> float:
-        """Steps along the estimated gradient; the result is the estimate's norm.
+        """Step along the estimated gradient; return its norm.
 
-        returns: (n,), in the order of ask(). Where they tell nothing apart, the optimiser is not
-        called at all: its momentum alone would move the parameters. Raises RunError when the
-        parameters or the optimiser's moments leave the range of numbers.
+        returns: (n,), in the order of ask(). If the gradient is 0, the optimiser is not called: its
+        momentum alone would move the parameters. Raise RunError if the parameters or the
+        optimiser's moments are no longer finite.
         """
-        with np.errstate(all="ignore"):  # numbers out of range are noticed below
+        with np.errstate(all="ignore"):  # overflows are noticed below
             gradient, lr = self.gradient(returns), self.scheduled_lr()
             norm = float(np.sqrt(np.sum(gradient.astype(np.float64) ** 2)))
         if not (math.isfinite(norm) and lr <= MAX_LR):
@@ -111,11 +110,10 @@ class Strategy:
         return norm
 
     def gradient(self, returns: npt.ArrayLike) -> FloatArray:
-        """1 / (n * sigma * f) * sum of utility * sign * noise, as (P,) float32.
+        """Return 1 / (n * sigma * f) * sum of utility * sign * noise, (P,) float32.
 
-        n: as many perturbations as count. f: param_fraction, by which the sum would otherwise fall
-        short of the gradient: E[eps eps^T] = f I. The noise is rebuilt from the seeds and summed in
-        a fixed order; what has no weight, such as a pair of equal utilities, costs nothing.
+        n: the number of perturbations used. f: param_fraction, because E[eps eps^T] = f I. The
+        noise is rebuilt from the seeds and summed in a fixed order; seeds of weight 0 are skipped.
         """
         weights, count = self._weights(np.asarray(returns, dtype=np.float64))
         weighted_seeds = [pair for pair in zip(self._seeds(), weights, strict=True) if pair[1] != 0]
@@ -124,12 +122,12 @@ class Strategy:
         return gradient
 
     def _weights(self, returns: Utilities) -> tuple[Utilities, int]:
-        """The weight of each seed's noise, and how many perturbations they come from."""
+        """Return the weight of each seed's noise, and the number of perturbations used."""
         if not self.antithetic:
             if not np.ptp(returns):
                 return np.zeros_like(returns), self.n
             utilities = self._shape(returns)
-            # A baseline, without which the mean utility would move theta at random.
+            # Without this baseline, the mean utility would move theta at random.
             return utilities - utilities.mean(), self.n
         better = returns.reshape(-1, 2).max(axis=1)
         best = np.sort(np.argsort(-better, kind="stable")[: self._top_directions])
@@ -144,5 +142,5 @@ class Strategy:
 
 
 def _decayed(value: float, factor: float, least: float) -> float:
-    """Value * factor, but not below `least`, or the value where that is below it already."""
+    # A value that was set below `least` stays as it is.
     return max(value * factor, min(least, value))
