@@ -125,7 +125,7 @@ def strategy_of(config: Config, theta: Any) -> Strategy:
         n=POPULATION,
         sigma=config.sigma,
         lr=1e-6,
-        optimizer=config.optimizer_name,
+        optimizer_name=config.optimizer_name,
         shaping=config.shaping,
         sum_noise=lambda weights, size, fraction: np.ones(size, np.float32),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ class Perturbation(NamedTuple):
     sign: int
 
 
+@dataclass
 class Strategy:
     """Evolution Strategies (Salimans et al. 2017, section 2).
 
@@ -37,42 +39,33 @@ class Strategy:
     update: the number of updates so far. sigma, lr: of the next update, lr without its schedule.
     """
 
-    def __init__(
-        self,
-        theta: FloatArray,
-        *,
-        n: int,
-        sigma: float,
-        lr: float,
-        sigma_decay: float = 1.0,
-        sigma_min: float | None = None,
-        lr_decay: float = 1.0,
-        lr_schedule: str = "constant",
-        updates: int = 1,
-        optimizer: str = "sgd",
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        antithetic: bool = True,
-        shaping: str = "nes",
-        top_directions: int | None = None,
-        param_fraction: float = 1.0,
-        seed: int = 0,
-        sum_noise: SumNoise = weighted_sum,
-    ) -> None:
-        self.theta = theta
-        self.n, self.seed, self.antithetic = n, seed, antithetic
-        self.sigma, self._sigma_decay = sigma, sigma_decay
-        self._sigma_min = LEAST if sigma_min is None else sigma_min
-        self.lr, self._lr_decay = lr, lr_decay
-        self._lr_schedule, self._updates = lr_schedule, updates
-        self.update = 0
-        self._shape, self._top_directions = SHAPINGS[shaping], top_directions
-        self._param_fraction, self._sum_noise = param_fraction, sum_noise
+    theta: FloatArray
+    _: KW_ONLY
+    n: int
+    sigma: float
+    lr: float
+    sigma_decay: float = 1.0
+    sigma_min: float | None = None
+    lr_decay: float = 1.0
+    lr_schedule: str = "constant"
+    updates: int = 1
+    optimizer_name: str = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    antithetic: bool = True
+    shaping: str = "nes"
+    top_directions: int | None = None
+    param_fraction: float = 1.0
+    seed: int = 0
+    sum_noise: SumNoise = weighted_sum
+    update: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
         self.optimizer = Optimizer(
-            optimizer,
-            torch.from_numpy(theta),  # shares theta's memory
-            momentum=momentum,
-            weight_decay=weight_decay,
+            self.optimizer_name,
+            torch.from_numpy(self.theta),  # shares theta's memory
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
         )
 
     def ask(self) -> list[Perturbation]:
@@ -82,7 +75,7 @@ class Strategy:
 
     def scheduled_lr(self) -> float:
         """Return the learning rate of the next update."""
-        return self.lr * scheduled(self._lr_schedule, self.update, self._updates)
+        return self.lr * scheduled(self.lr_schedule, self.update, self.updates)
 
     def tell(self, returns: npt.ArrayLike) -> float:
         """Step along the estimated gradient; return its norm.
@@ -104,8 +97,8 @@ class Strategy:
                     "parameters or optimiser are no longer finite: --lr, or the scale of the "
                     "rewards without ranks, is too high"
                 )
-        self.lr = _decayed(self.lr, self._lr_decay, LEAST)
-        self.sigma = _decayed(self.sigma, self._sigma_decay, self._sigma_min)
+        self.lr = _decayed(self.lr, self.lr_decay, LEAST)
+        self.sigma = _decayed(self.sigma, self.sigma_decay, self.sigma_min or LEAST)
         self.update += 1
         return norm
 
@@ -117,8 +110,8 @@ class Strategy:
         """
         weights, count = self._weights(np.asarray(returns, dtype=np.float64))
         weighted_seeds = [pair for pair in zip(self._seeds(), weights, strict=True) if pair[1] != 0]
-        gradient = self._sum_noise(weighted_seeds, self.theta.size, self._param_fraction)
-        gradient *= np.float32(1 / (count * self.sigma * self._param_fraction))
+        gradient = self.sum_noise(weighted_seeds, self.theta.size, self.param_fraction)
+        gradient *= np.float32(1 / (count * self.sigma * self.param_fraction))
         return gradient
 
     def _weights(self, returns: Utilities) -> tuple[Utilities, int]:
@@ -126,12 +119,12 @@ class Strategy:
         if not self.antithetic:
             if not np.ptp(returns):
                 return np.zeros_like(returns), self.n
-            utilities = self._shape(returns)
+            utilities = SHAPINGS[self.shaping](returns)
             # Without this baseline, the mean utility would move theta at random.
             return utilities - utilities.mean(), self.n
         better = returns.reshape(-1, 2).max(axis=1)
-        best = np.sort(np.argsort(-better, kind="stable")[: self._top_directions])
-        utilities = self._shape(returns.reshape(-1, 2)[best].reshape(-1))
+        best = np.sort(np.argsort(-better, kind="stable")[: self.top_directions])
+        utilities = SHAPINGS[self.shaping](returns.reshape(-1, 2)[best].reshape(-1))
         weights = np.zeros_like(better)
         weights[best] = utilities[0::2] - utilities[1::2]
         return weights, 2 * best.size

@@ -42,7 +42,7 @@ class InProcessPool:
             except Exception as error:
                 if attempt == FAILURES:
                     raise failed(task, "it raised", f":\n{traceback.format_exc()}") from error
-                with contextlib.suppress(Exception):  # it may be in any state
+                with contextlib.suppress(Exception):  # close may fail after the first error
                     self._player.env.close()
                 self._player = Player(self._recipe)
         raise AssertionError

@@ -100,10 +100,9 @@ class WorkerPool:
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
     ) -> list[Result]:
-        """Return the results in task order.
+        """Return the results in task order; after an exception, the pool can only be closed.
 
-        Raise TaskError if a task fails FAILURES times, RunError if no worker can be started. After
-        an exception, the pool can only be closed.
+        Raise TaskError if a task fails FAILURES times, RunError if no worker can be started.
         """
         self.begin(snapshot)
         self.add(tasks)
@@ -167,9 +166,7 @@ class WorkerPool:
     def close(self) -> None:
         """End all workers: a free one closes its environment first, a busy one is killed."""
         self._queue.close()
-        self._processes.close(
-            busy={n for n, task in enumerate(self._shared.playing) if task != IDLE}
-        )
+        self._processes.close()
 
     def _hand_out(self, tasks: Sequence[Task] = ()) -> None:
         """Fill the queue; the other tasks follow when it has room again."""
@@ -216,8 +213,7 @@ class WorkerPool:
 
     def _replace(self, lost: LostWorker, task: Task | None) -> None:
         self._missed |= task is None
-        doing = "between episodes" if lost.worker.ready else "starting"
-        if task:
-            doing = f"playing {task}"
+        free = "between episodes" if lost.worker.ready else "starting"
+        doing = f"playing {task}" if task else free
         then = self._processes.replace(lost)
         self._say(f"Worker {lost.worker.number} {lost.cause} while {doing}: {then}.")

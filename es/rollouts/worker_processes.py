@@ -119,11 +119,11 @@ class WorkerProcesses:
                 messages.append(message)
         return messages
 
-    def close(self, *, busy: set[int]) -> None:
-        """End all workers: free ones close their environments first, the `busy` are killed."""
+    def close(self) -> None:
+        """End all workers: free ones close their environments first, busy ones are killed."""
         for worker in self.workers.values():
             worker.connection.close()
-            if worker.number in busy:
+            if self._shared.playing[worker.number] != IDLE:
                 worker.kill()
         deadline = time.monotonic() + CLOSE_SECONDS
         for worker in self.workers.values():
