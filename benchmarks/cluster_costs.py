@@ -17,7 +17,7 @@ from es.algorithm.normalizer import Normalizer
 from es.algorithm.population import group_by_perturbation
 from es.algorithm.strategy import Strategy
 from es.cluster.agent import Report
-from es.cluster.connection import LOCAL, RayConnection
+from es.cluster.connection import LOCAL, connect, disconnect
 from es.cluster.packing import Integers, pack_results, pack_tasks, unpack_tasks
 from es.config import Config, sources
 from es.model import unflatten
@@ -125,7 +125,7 @@ def strategy_of(config: Config, theta: Any) -> Strategy:
         n=POPULATION,
         sigma=config.sigma,
         lr=1e-6,
-        optimizer=config.optimizer_name,
+        optimizer_name=config.optimizer_name,
         shaping=config.shaping,
         sum_noise=lambda weights, size, fraction: np.ones(size, np.float32),
     )
@@ -144,9 +144,8 @@ class Echo:
 def message_costs(inputs: int) -> tuple[float, float]:
     """What a message and a task in it cost the master, of its processor's time."""
     folder = tempfile.mkdtemp(prefix="ray-")
-    connection = RayConnection(LOCAL, folder)
     try:
-        connection.connect(cpus=1, variables={})
+        connect(LOCAL, folder, cpus=1, variables={})
         import ray
 
         actor: Any = ray.remote(Echo)
@@ -167,4 +166,4 @@ def message_costs(inputs: int) -> tuple[float, float]:
             times[count] = statistics.median(rounds[10:])
         return times[1], (times[300] - times[1]) / 299
     finally:
-        connection.close()
+        disconnect(folder)

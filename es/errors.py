@@ -6,13 +6,13 @@ LONGEST = 1000  # characters of a message
 
 
 class RunError(Exception):
-    """Something outside the user's command went wrong; the program ends with `status`."""
+    """A failure that is not in the user's command; the program ends with `status`."""
 
     status = 1
 
 
 class TaskError(RunError):
-    """An episode that cannot be played. index: of its task."""
+    """An episode that cannot be played. index: its task's."""
 
     index = -1
 
@@ -31,7 +31,7 @@ class UsageError(RunError):
 
 
 def in_one_line(text: str) -> str:
-    """A text that may repeat what a hostile file holds, without what a terminal would obey."""
+    """Return a text, perhaps from a hostile file, with escaped control characters, cut short."""
     shown = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text[:LONGEST]

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal, turned into an exception at moments that allow it."""
+"""Turn Ctrl-C, SIGTERM and a closed terminal into an exception where the program allows it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
-    """The user wants the program to end; no `except Exception` of a library may stop it."""
+    """The user wants the program to end. No library's `except Exception` catches it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -21,10 +21,10 @@ class Interrupted(BaseException):
 
 
 class Interrupts:
-    """Has the signals handled while it is open.
+    """A context in which this class handles the signals.
 
-    At first, one ends the process at once, as a second one always does: there is nothing to save,
-    and an exception would be lost in the imports of libraries that catch everything.
+    Before `defer`, a signal ends the process at once: there is nothing to save, and libraries may
+    catch an exception in their imports. A second signal always ends it at once.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,6 @@ class Interrupts:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        """Installs the handlers."""
         for number in SIGNALS:
             # nohup starts a program with SIGHUP ignored.
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
@@ -41,17 +40,16 @@ class Interrupts:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Restores what was installed before."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def defer(self) -> None:
-        """From now on, an interrupt waits for `allowed`."""
+        """Make interrupts wait for `allowed` from now on."""
         self._deferred = True
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """In here, an interrupt raises Interrupted at once."""
+        """Raise Interrupted at once for an interrupt in this context, or for one that waits."""
         self._allowed = True
         try:
             if self.received is not None:
@@ -62,7 +60,7 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None or not self._deferred:
-            os._exit(128 + number)  # the workers notice, and end themselves
+            os._exit(128 + number)  # the workers then end themselves
         self.received = number
         if self._allowed:
             raise Interrupted(number)

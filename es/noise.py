@@ -1,7 +1,7 @@
 """Seed -> perturbation: the only place where seeds are derived and noise is drawn.
 
-Everything random in a run comes from a generator made from (run seed, update, stream, index), so
-it depends neither on the number of workers nor on what was drawn before.
+Every generator of a run is made from (run seed, update, stream, index), so that a draw depends
+neither on the number of workers nor on earlier draws.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ DoubleArray = npt.NDArray[np.float64]
 Weights = Sequence[tuple[int, float]]  # of seeds and the weights of their noise
 SumNoise = Callable[[Weights, int, float], FloatArray]  # `weighted_sum`, here or elsewhere
 
-WORTH_THREADS = 50_000  # numbers; handing over less takes longer than drawing it
+WORTH_THREADS = 50_000  # numbers; for fewer, a thread takes longer than drawing them
 LEAF, FAN = 64, 8  # of the tree in which noise is summed: changing them changes results
 
 
 class Stream(IntEnum):
-    """What a seed is for; each purpose has seeds of its own."""
+    """The purpose of a seed; each purpose has its own seeds."""
 
     PARAMETERS = 0
     PERTURBATION = 1
@@ -37,29 +37,27 @@ class Stream(IntEnum):
 
 
 def derive_seeds(run_seed: int, update: int, stream: Stream, count: int) -> list[int]:
-    """The first `count` seeds of a stream: of 31 bits, the widest that every simulator takes."""
+    """Return the first `count` seeds of a stream, of 31 bits: every simulator accepts these."""
     sequence = np.random.SeedSequence((run_seed, update, int(stream)))
     return (sequence.generate_state(count) >> 1).tolist()
 
 
 def seed_shared_generators(seed: int) -> None:
-    """Seeds Python's and NumPy's own generators, from which an environment may draw besides."""
+    """Seed Python's and NumPy's global generators, which an environment may use."""
     random.seed(seed)
     np.random.seed(seed)
 
 
 def action_noise(task_seeds: Sequence[int]) -> np.random.Generator:
-    """What noise on actions is drawn from in an episode: by its task's seeds."""
+    """Return the generator of an episode's noise on actions."""
     return np.random.Generator(np.random.SFC64([*task_seeds, int(Stream.ACTIONS)]))
 
 
 def draw(seed: int, out: FloatArray, fraction: float = 1.0) -> FloatArray:
-    """Fills out: (P,) float32 with standard normal noise, always the same for the same seed.
+    """Fill out, (P,) float32, with the standard normal noise of this seed, and return it.
 
-    fraction: of the numbers, chosen at random by the same seed; the others are 0.
-
-    SFC64 is NumPy's fastest generator; its normals do not depend on the CPU's vector units, as
-    torch's do.
+    fraction: the share of numbers, chosen by the same seed, that are not set to 0. SFC64 is NumPy's
+    fastest generator; unlike torch's, its normals do not depend on the CPU's vector units.
     """
     generator = np.random.Generator(np.random.SFC64(seed))
     generator.standard_normal(dtype=np.float32, out=out)
@@ -71,13 +69,14 @@ def draw(seed: int, out: FloatArray, fraction: float = 1.0) -> FloatArray:
 def weighted_sum(
     weights: Weights, size: int, fraction: float = 1.0, *, threads: int = 1
 ) -> FloatArray:
-    """The sum of weight * noise over pairs of seed and weight, as (size,) float32.
+    """Return the sum of weight * noise over pairs of seed and weight, (size,) float32.
 
-    It is added up in a tree whose shape depends on the number of weights alone, however many
-    threads draw the noise: LEAF of them in their order, and these sums as `tree_sum` does. So
-    each leaf may be summed elsewhere. fraction: as for `draw`.
+    The shape of the sum's tree depends on the number of weights alone, not on that of threads:
+    each leaf sums LEAF weights in order, `tree_sum` sums the leaves. So other nodes can sum
+    leaves. fraction: as for `draw`.
     """
-    threads = threads if size >= WORTH_THREADS else 1
+    if size < WORTH_THREADS:
+        threads = 1
     buffers = [np.empty(size, np.float32) for _ in range(threads)]
 
     def rebuild(index: int) -> FloatArray:
@@ -89,7 +88,7 @@ def weighted_sum(
     def leaf(number: int) -> FloatArray:
         total = np.zeros(size, np.float32)
         end = min((number + 1) * LEAF, len(weights))
-        for start in range(number * LEAF, end, threads):  # each time as many as there are buffers
+        for start in range(number * LEAF, end, threads):  # one noise for each buffer
             for noise in in_parallel(rebuild, range(start, min(start + threads, end))):
                 total += noise
         return total
@@ -100,15 +99,15 @@ def weighted_sum(
 
 
 def tree_sum(parts: Sequence[FloatArray]) -> FloatArray:
-    """The sum of arrays of the same shape: FAN after the other, FAN of these sums, and so on.
+    """Return the sum of arrays of one shape: FAN at a time in order, then FAN of these sums, ...
 
-    Of the sums of all leaves, or of FAN leaves each, it is the sum over these leaves.
+    The result is the same for the sums of single leaves and for those of FAN leaves each.
     """
     return _tree(lambda number: parts[number].copy(), range(len(parts)))
 
 
 def _tree(part: Callable[[int], FloatArray], numbers: range) -> FloatArray:
-    """The tree's sum over the parts with these numbers; part: makes one, as a new array."""
+    # part: makes a new array.
     if len(numbers) == 1:
         return part(numbers[0])
     span = 1
@@ -121,14 +120,9 @@ def _tree(part: Callable[[int], FloatArray], numbers: range) -> FloatArray:
 
 
 def perturb(
-    theta: FloatArray,
-    seed: int,
-    sign: int,
-    sigma: float,
-    out: FloatArray,
-    fraction: float = 1.0,
+    theta: FloatArray, seed: int, sign: int, sigma: float, out: FloatArray, fraction: float = 1.0
 ) -> FloatArray:
-    """Fills out: (P,) float32 with theta + sign * sigma * noise; sign 0 copies theta."""
+    """Fill out, (P,) float32, with theta + sign * sigma * noise, and return it; sign may be 0."""
     if sign == 0:
         np.copyto(out, theta)
         return out

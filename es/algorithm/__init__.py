@@ -1,1 +1,1 @@
-"""The algorithm, which knows no processes: ask for perturbations, shape returns, take the step."""
+"""The algorithm: ask for perturbations, shape their returns, take the step. No processes."""

@@ -1,26 +1,22 @@
-"""How many steps the training episodes of the next update may take at most."""
+"""The step limit of the next update's training episodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-MANY, GROWTH = 0.25, 1.5  # when such a share reaches the cap, it grows by this factor
+MANY, GROWTH = 0.25, 1.5  # if more than this share reaches the cap, it grows by this factor
 
 
 def variable_cap(lengths: Sequence[int], *, most: int) -> int:
-    """Twice the mean length of the last update's episodes, as in pytorch-es.
-
-    most: that the user wants.
-    """
+    """Return twice the mean of the last update's `lengths`, at most `most`, as in pytorch-es."""
     return max(1, min(most, 2 * sum(lengths) // len(lengths)))
 
 
 def adaptive_cap(lengths: Sequence[int], cap: int, *, mean: float, most: int) -> int:
-    """Twice the mean length of all episodes so far (Salimans et al. 2017, section 2.1).
+    """Return twice the `mean` length of all episodes so far (Salimans et al. 2017, section 2.1).
 
-    By that alone, episodes that get longer would be cut off for long: where many of the last update
-    reached the cap, the next one is half as high again. mean: of the lengths so far, the last ones
-    included.
+    The mean follows slowly when episodes get longer: if many of the last update's `lengths` reached
+    `cap`, the next cap is at least GROWTH times as high. most: the upper limit.
     """
     reached = sum(length >= cap for length in lengths) / len(lengths)
     grown = GROWTH * cap if reached > MANY else 0

@@ -1,4 +1,4 @@
-"""Running statistics of observations, merged from the sums that come back with results."""
+"""Running statistics of observations, merged from the sums in results."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ VARIANCE_ADDED = 1e-8  # for numbers that never change
 
 
 class Normalizer:
-    """Mean and standard deviation of each of the numbers that observations consist of.
+    """Mean and standard deviation of each input (Salimans et al. 2017, section 3.1).
 
-    Observation normalisation as in Salimans et al. (2017, section 3.1): the statistics move after
-    each update, by all of its episodes.
+    They change after each update, by all of its episodes.
     """
 
     def __init__(self, inputs: int) -> None:
@@ -27,18 +26,15 @@ class Normalizer:
         self._moments: DoubleArray = np.zeros((2, inputs))
 
     def merge(self, results: Sequence[Result]) -> None:
-        """Takes in the observations of an update's results, in the order given.
+        """Add the observations of an update's results, in the order given.
 
-        All of them were played with the `statistics` of this moment, from whose means their sums
-        are counted (Chan et al. 1983, equation 1.5, with the old mean as the origin). Those of an
-        episode in which one was not finite are left out. Raises RunError where none are left, or
-        they are too large.
+        The results' sums are of deviations from the current means (Chan et al. 1983, equation 1.5,
+        with the old mean as the origin). Episodes with an observation that is not finite are left
+        out. Raise RunError if none are left, or if they are too large.
         """
         sums, count = self._added_up(results)
-        if not np.isfinite(sums).all():  # rare: to look at each takes longer than to add
-            finite = [
-                r for r in results if r.observed is not None and np.isfinite(r.observed).all()
-            ]
+        if not np.isfinite(sums).all():  # rare, so results are only then checked one by one
+            finite = [r for r in results if np.isfinite(np.asarray(r.observed)).all()]
             sums, count = self._added_up(finite)
         if not (count and np.isfinite(sums).all()):
             raise RunError(
@@ -50,7 +46,6 @@ class Normalizer:
         self._moments[1] += np.maximum(sums[1] - self.count * shift**2, -self._moments[1])
 
     def _added_up(self, results: Sequence[Result]) -> tuple[DoubleArray, int]:
-        """The sums of observations and their number."""
         sums, count = np.zeros_like(self._moments), 0
         with np.errstate(all="ignore"):
             for result in results:
@@ -60,7 +55,7 @@ class Normalizer:
         return sums, count
 
     def statistics(self) -> DoubleArray:
-        """(2, inputs): the means, and 1 / standard deviation; 0 and 1 before any observation."""
+        """Return the means and 1 / standard deviation, (2, inputs); 0 and 1 before any data."""
         mean, squares = self._moments
         if not self.count:
             return np.stack([mean, np.ones_like(mean)])

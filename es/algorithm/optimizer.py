@@ -1,4 +1,4 @@
-"""torch's optimisers on the flat parameter vector, and the course of the learning rate."""
+"""torch's optimisers on the flat parameter vector, and learning rate schedules."""
 
 from __future__ import annotations
 
@@ -6,16 +6,9 @@ import math
 
 import torch
 
-MOMENTS = {
-    "sgd": set[str](),
-    "sgd with momentum": {"momentum_buffer"},
-    "adam": {"step", "exp_avg", "exp_avg_sq"},
-    "adamw": {"step", "exp_avg", "exp_avg_sq"},
-}
-
 
 class Optimizer:
-    """A torch optimiser that climbs: it steps along a gradient, not against it.
+    """A torch optimiser that maximises: it steps along the gradient, not against it.
 
     name: sgd, adam or adamw. weight_decay: an L2 term in the gradient, as in Salimans et al. (2017,
     section 2.1); decoupled from it under adamw.
@@ -25,38 +18,37 @@ class Optimizer:
         self, name: str, parameter: torch.Tensor, *, momentum: float, weight_decay: float
     ) -> None:
         self._parameter = parameter
-        self._kind = "sgd with momentum" if name == "sgd" and momentum else name
         self._torch: torch.optim.Optimizer
         if name == "sgd":
             self._torch = torch.optim.SGD([parameter], momentum=momentum, weight_decay=weight_decay)
-        elif name == "adam":
-            self._torch = torch.optim.Adam([parameter], weight_decay=weight_decay)
+            self._names = {"momentum_buffer"} if momentum else set()
         else:
-            self._torch = torch.optim.AdamW([parameter], weight_decay=weight_decay)
+            kind = torch.optim.Adam if name == "adam" else torch.optim.AdamW
+            self._torch = kind([parameter], weight_decay=weight_decay)
+            self._names = {"step", "exp_avg", "exp_avg_sq"}
 
     def set_lr(self, lr: float) -> None:
-        """Chooses the learning rate of the steps from now on."""
+        """Set the learning rate of the next steps."""
         for group in self._torch.param_groups:
             group["lr"] = lr
 
     def step(self, gradient: torch.Tensor) -> None:
-        """Changes the parameter in place."""
+        """Change the parameter in place."""
         self._parameter.grad = -gradient
         self._torch.step()
 
     def finite(self) -> bool:
-        """Whether parameter and moments are finite numbers."""
-        moments = self._torch.state[self._parameter].values()
-        tensors = [self._parameter, *(each for each in moments if isinstance(each, torch.Tensor))]
+        """Return whether the parameter and the moments are finite."""
+        tensors = [self._parameter, *self.moments().values()]
         return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
     def moments(self) -> dict[str, torch.Tensor]:
-        """Return the tensors that the next step changes, by torch's names: {} before the first."""
+        """Return the optimiser's state by torch's names; {} before the first step."""
         return self._torch.state_dict()["state"].get(0, {})
 
     def load(self, moments: dict[str, torch.Tensor]) -> None:
         """Continue with these moments; raise ValueError unless they fit."""
-        if moments and set(moments) != MOMENTS[self._kind]:
+        if moments and set(moments) != self._names:
             raise ValueError(f"the optimiser's state holds {sorted(moments)}")
         for name, value in moments.items():
             shape = () if name == "step" else self._parameter.shape
@@ -70,7 +62,7 @@ class Optimizer:
 
 
 def scheduled(schedule: str, update: int, updates: int) -> float:
-    """The factor of the learning rate after `update` of `updates` updates: from 1 down to 0.
+    """Return the factor of the learning rate after `update` of `updates` updates, from 1 to 0.
 
     schedule: constant (always 1), linear, or cosine (Loshchilov and Hutter 2017, equation 5).
     """

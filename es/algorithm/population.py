@@ -1,4 +1,4 @@
-"""An update's results, put together by perturbation."""
+"""An update's results, grouped by perturbation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from es.rollouts.rollout import Result
 
 
 class Population(NamedTuple):
-    """What the n perturbations of an update came to.
+    """The results of an update's n perturbations.
 
-    returns: (n,), each the mean of a perturbation's episodes. fitness: (n,), the same with every
-    step's reward shifted, all of them finite: what is learned from. lengths: of all their episodes,
-    in steps. unperturbed: the mean return of the unperturbed parameters.
+    returns: (n,), each the mean over a perturbation's episodes. fitness: (n,), the same with every
+    step's reward shifted, made finite; the update learns from it. lengths: of all n's episodes, in
+    steps. unperturbed: the mean return of the unperturbed parameters.
     """
 
     returns: npt.NDArray[np.float64]
@@ -30,10 +30,10 @@ class Population(NamedTuple):
 def group_by_perturbation(
     results: Sequence[Result], episodes: int, reward_shift: float = 0.0
 ) -> Population:
-    """The results of `training_tasks`, of so many episodes each.
+    """Group the results of `training_tasks`, with this many episodes per perturbation.
 
-    reward_shift: is subtracted from the reward of every step. Raises RunError where no
-    perturbation's return is a finite number.
+    reward_shift: subtracted from the reward of every step. Raise RunError if no perturbation's
+    return is finite.
     """
     returns = np.array([result.episode_return for result in results]).reshape(-1, episodes)
     steps = np.array([result.steps for result in results]).reshape(-1, episodes)
@@ -46,14 +46,13 @@ def group_by_perturbation(
 
 
 def mean_and_std(returns: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation; NaN where one of the returns is not a finite number."""
+    """Return the mean and the standard deviation; NaN if one of the returns is not finite."""
     if not np.isfinite(returns).all():
         return math.nan, math.nan
     return float(np.mean(returns)), float(np.std(returns))
 
 
 def _ranked_last(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The values, with those that are not finite just below all others: they rank last."""
     finite = np.isfinite(values)
     with np.errstate(over="ignore"):
         below = np.nextafter(values[finite].min(), -np.inf)

@@ -1,6 +1,6 @@
-"""Returns -> utilities: the weights with which perturbations enter the gradient.
+"""Fitness shaping: returns -> utilities, the weights of perturbations in the gradient.
 
-All functions take returns: (n,) and give (n,) float64; equal returns get equal utilities.
+All functions take returns (n,) and return (n,) float64; equal returns get equal utilities.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Utilities = npt.NDArray[np.float64]
 
 
 def ranks(returns: npt.ArrayLike) -> Utilities:
-    """The rank of each return, 1 for the best; ties share the mean of their ranks."""
+    """Return the rank of each return, 1 for the best; ties share the mean of their ranks."""
     _, inverse, counts = np.unique(
         -np.asarray(returns, dtype=np.float64), return_inverse=True, return_counts=True
     )
@@ -23,10 +23,10 @@ def ranks(returns: npt.ArrayLike) -> Utilities:
 
 
 def nes_utilities(returns: npt.ArrayLike) -> Utilities:
-    """Rank-based fitness shaping: max(0, log2(n/2 + 1) - log2(rank)), scaled to sum to 1, + 1/n.
+    """Return max(0, log2(n/2 + 1) - log2(rank)), scaled to sum to 1, + 1/n.
 
-    Natural Evolution Strategies (Wierstra et al. 2014, section 3.1) subtract 1/n where pytorch-es
-    adds it; between the members of a mirrored pair the constant cancels.
+    Natural Evolution Strategies (Wierstra et al. 2014, section 3.1) subtract 1/n; pytorch-es adds
+    it. Between the members of a mirrored pair the constant cancels.
     """
     n = np.size(returns)
     raw = np.maximum(0.0, np.log2(n / 2 + 1) - np.log2(ranks(returns)))
@@ -34,25 +34,25 @@ def nes_utilities(returns: npt.ArrayLike) -> Utilities:
 
 
 def centered_ranks(returns: npt.ArrayLike) -> Utilities:
-    """Ranks spread evenly from 0.5 for the best to -0.5 (Salimans et al. 2017, section 2.1)."""
+    """Return ranks scaled to 0.5 (best) ... -0.5 (Salimans et al. 2017, section 2.1)."""
     return 0.5 - (ranks(returns) - 1) / (np.size(returns) - 1)
 
 
 def normalized(returns: npt.ArrayLike) -> Utilities:
-    """(return - mean) / standard deviation; zeros where all are equal.
+    """Return (return - mean) / standard deviation, or zeros if all are equal.
 
-    Augmented Random Search divides by the deviation alike (Mania et al. 2018, section 3.1).
+    Augmented Random Search divides by the deviation too (Mania et al. 2018, section 3.1).
     """
     values = np.asarray(returns, dtype=np.float64)
     if not np.ptp(values):
-        return np.zeros_like(values)  # rounding makes more of equal values
+        return np.zeros_like(values)  # the deviations might not be 0 due to rounding
     deviations = values - values.mean()
-    deviations /= np.abs(deviations).max()  # so that no square leaves the range of numbers
+    deviations /= np.abs(deviations).max()  # so that no square overflows
     return deviations / deviations.std()
 
 
 def raw(returns: npt.ArrayLike) -> Utilities:
-    """The returns as they are."""
+    """Return a copy of the returns."""
     return np.array(returns, dtype=np.float64)
 
 

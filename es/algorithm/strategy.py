@@ -1,8 +1,9 @@
-"""The Evolution Strategy: ask() for perturbations, tell() their returns. It knows no processes."""
+"""The Evolution Strategy: ask() for perturbations, tell() their returns."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from es.errors import RunError
 from es.noise import FloatArray, Stream, SumNoise, derive_seeds, weighted_sum
 
 MAX_LR = 1e38  # float32's range
-LEAST = 1e-30  # that sigma and learning rate decay to: the inverse still is in that range
+LEAST = 1e-30  # sigma and the learning rate decay to at least this; 1 / LEAST is in that range
 
 
 class Perturbation(NamedTuple):
@@ -25,74 +26,65 @@ class Perturbation(NamedTuple):
     sign: int
 
 
+@dataclass
 class Strategy:
     """Evolution Strategies (Salimans et al. 2017, section 2).
 
-    theta: (P,) float32, the parameters; it is updated in place.
-    n: perturbations per update; in mirrored pairs (antithetic sampling) or each by itself.
-    top_directions: how many pairs count, those with the best better member (Mania et al. 2018,
-    section 3.3); None: all. param_fraction: of the parameters that a perturbation changes.
-    updates: what lr_schedule is laid out for. sum_noise: where the noise is rebuilt and summed.
+    theta: (P,) float32, the parameters, updated in place. n: perturbations per update, in mirrored
+    pairs if antithetic. top_directions: use only this many pairs, those with the best better member
+    (Mania et al. 2018, section 3.3); None uses all. param_fraction: the share of the parameters
+    that a perturbation changes. updates: the length of lr_schedule. sum_noise: rebuilds and sums
+    the noise.
 
-    update: the number of updates so far. sigma, and lr before its schedule: those of the coming
-    one.
+    update: the number of updates so far. sigma, lr: of the next update, lr without its schedule.
     """
 
-    def __init__(
-        self,
-        theta: FloatArray,
-        *,
-        n: int,
-        sigma: float,
-        lr: float,
-        sigma_decay: float = 1.0,
-        sigma_min: float | None = None,
-        lr_decay: float = 1.0,
-        lr_schedule: str = "constant",
-        updates: int = 1,
-        optimizer: str = "sgd",
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        antithetic: bool = True,
-        shaping: str = "nes",
-        top_directions: int | None = None,
-        param_fraction: float = 1.0,
-        seed: int = 0,
-        sum_noise: SumNoise = weighted_sum,
-    ) -> None:
-        self.theta = theta
-        self.n, self.seed, self.antithetic = n, seed, antithetic
-        self.sigma, self._sigma_decay = sigma, sigma_decay
-        self._sigma_min = LEAST if sigma_min is None else sigma_min
-        self.lr, self._lr_decay = lr, lr_decay
-        self._lr_schedule, self._updates = lr_schedule, updates
-        self.update = 0
-        self._shape, self._top_directions = SHAPINGS[shaping], top_directions
-        self._param_fraction, self._sum_noise = param_fraction, sum_noise
+    theta: FloatArray
+    _: KW_ONLY
+    n: int
+    sigma: float
+    lr: float
+    sigma_decay: float = 1.0
+    sigma_min: float | None = None
+    lr_decay: float = 1.0
+    lr_schedule: str = "constant"
+    updates: int = 1
+    optimizer_name: str = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    antithetic: bool = True
+    shaping: str = "nes"
+    top_directions: int | None = None
+    param_fraction: float = 1.0
+    seed: int = 0
+    sum_noise: SumNoise = weighted_sum
+    update: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
         self.optimizer = Optimizer(
-            optimizer,
-            torch.from_numpy(theta),  # shares theta's memory
-            momentum=momentum,
-            weight_decay=weight_decay,
+            self.optimizer_name,
+            torch.from_numpy(self.theta),  # shares theta's memory
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
         )
 
     def ask(self) -> list[Perturbation]:
-        """The n perturbations of this update; a pair's members stand side by side, + before -."""
+        """Return the n perturbations of this update; a pair's members are adjacent, + before -."""
         signs = (1, -1) if self.antithetic else (1,)
         return [Perturbation(seed, sign) for seed in self._seeds() for sign in signs]
 
     def scheduled_lr(self) -> float:
-        """The learning rate that the coming update is made with."""
-        return self.lr * scheduled(self._lr_schedule, self.update, self._updates)
+        """Return the learning rate of the next update."""
+        return self.lr * scheduled(self.lr_schedule, self.update, self.updates)
 
     def tell(self, returns: npt.ArrayLike) -> float:
-        """Steps along the estimated gradient; the result is the estimate's norm.
+        """Step along the estimated gradient; return its norm.
 
-        returns: (n,), in the order of ask(). Where they tell nothing apart, the optimiser is not
-        called at all: its momentum alone would move the parameters. Raises RunError when the
-        parameters or the optimiser's moments leave the range of numbers.
+        returns: (n,), in the order of ask(). If the gradient is 0, the optimiser is not called: its
+        momentum alone would move the parameters. Raise RunError if the parameters or the
+        optimiser's moments are no longer finite.
         """
-        with np.errstate(all="ignore"):  # numbers out of range are noticed below
+        with np.errstate(all="ignore"):  # overflows are noticed below
             gradient, lr = self.gradient(returns), self.scheduled_lr()
             norm = float(np.sqrt(np.sum(gradient.astype(np.float64) ** 2)))
         if not (math.isfinite(norm) and lr <= MAX_LR):
@@ -105,35 +97,34 @@ class Strategy:
                     "parameters or optimiser are no longer finite: --lr, or the scale of the "
                     "rewards without ranks, is too high"
                 )
-        self.lr = _decayed(self.lr, self._lr_decay, LEAST)
-        self.sigma = _decayed(self.sigma, self._sigma_decay, self._sigma_min)
+        self.lr = _decayed(self.lr, self.lr_decay, LEAST)
+        self.sigma = _decayed(self.sigma, self.sigma_decay, self.sigma_min or LEAST)
         self.update += 1
         return norm
 
     def gradient(self, returns: npt.ArrayLike) -> FloatArray:
-        """1 / (n * sigma * f) * sum of utility * sign * noise, as (P,) float32.
+        """Return 1 / (n * sigma * f) * sum of utility * sign * noise, (P,) float32.
 
-        n: as many perturbations as count. f: param_fraction, by which the sum would otherwise fall
-        short of the gradient: E[eps eps^T] = f I. The noise is rebuilt from the seeds and summed in
-        a fixed order; what has no weight, such as a pair of equal utilities, costs nothing.
+        n: the number of perturbations used. f: param_fraction, because E[eps eps^T] = f I. The
+        noise is rebuilt from the seeds and summed in a fixed order; seeds of weight 0 are skipped.
         """
         weights, count = self._weights(np.asarray(returns, dtype=np.float64))
         weighted_seeds = [pair for pair in zip(self._seeds(), weights, strict=True) if pair[1] != 0]
-        gradient = self._sum_noise(weighted_seeds, self.theta.size, self._param_fraction)
-        gradient *= np.float32(1 / (count * self.sigma * self._param_fraction))
+        gradient = self.sum_noise(weighted_seeds, self.theta.size, self.param_fraction)
+        gradient *= np.float32(1 / (count * self.sigma * self.param_fraction))
         return gradient
 
     def _weights(self, returns: Utilities) -> tuple[Utilities, int]:
-        """The weight of each seed's noise, and how many perturbations they come from."""
+        """Return the weight of each seed's noise, and the number of perturbations used."""
         if not self.antithetic:
             if not np.ptp(returns):
                 return np.zeros_like(returns), self.n
-            utilities = self._shape(returns)
-            # A baseline, without which the mean utility would move theta at random.
+            utilities = SHAPINGS[self.shaping](returns)
+            # Without this baseline, the mean utility would move theta at random.
             return utilities - utilities.mean(), self.n
         better = returns.reshape(-1, 2).max(axis=1)
-        best = np.sort(np.argsort(-better, kind="stable")[: self._top_directions])
-        utilities = self._shape(returns.reshape(-1, 2)[best].reshape(-1))
+        best = np.sort(np.argsort(-better, kind="stable")[: self.top_directions])
+        utilities = SHAPINGS[self.shaping](returns.reshape(-1, 2)[best].reshape(-1))
         weights = np.zeros_like(better)
         weights[best] = utilities[0::2] - utilities[1::2]
         return weights, 2 * best.size
@@ -144,5 +135,5 @@ class Strategy:
 
 
 def _decayed(value: float, factor: float, least: float) -> float:
-    """Value * factor, but not below `least`, or the value where that is below it already."""
+    # A value that was set below `least` stays as it is.
     return max(value * factor, min(least, value))

@@ -1,1 +1,1 @@
-"""The pool on a Ray cluster: an agent on each node, with worker processes of its own."""
+"""The pool on a Ray cluster: an agent on each node, with its own worker processes."""

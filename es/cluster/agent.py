@@ -1,4 +1,4 @@
-"""What runs on a node: the pool of its worker processes, as a Ray actor."""
+"""The Ray actor on each node, with the pool of its worker processes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from es.rollouts.processes import start_forkserver
 from es.rollouts.rollout import Result, Snapshot
 from es.runs.versions import versions
 
-REPORT_SECONDS = 0.5  # so much work may be lost with a node, besides its episodes under way
-SIGN_SECONDS = 5.0  # between signs of life, when there are no results
+REPORT_SECONDS = 0.5  # between reports: these results are lost with a node
+SIGN_SECONDS = 5.0  # between reports without results
 
 
 class Arrival(NamedTuple):
-    """Sent once a worker has built what it plays with. versions: of the libraries there."""
+    """Sent once a worker is ready. versions: of the node's libraries."""
 
     workers: int
     versions: dict[str, str]
 
 
 class Report(NamedTuple):
-    """What has been played since the last one.
+    """The results since the last report.
 
-    workers: of the moment. said: lines for the user. failure, failed: an episode that cannot be
-    played here, and its task's index; the agent can then only be ended.
+    workers: their number now. said: lines for the user. failure, failed: the error of an episode
+    that cannot be played here, and its task's index; the agent can then only be ended.
     """
 
     results: Packed
@@ -46,14 +46,14 @@ class Report(NamedTuple):
 class Agent:
     """A node's workers.
 
-    recipe: a pickled `Recipe`. workers: how many processes. preload: modules for the process
+    recipe: a pickled `Recipe`. workers: the number of processes. preload: modules for the process
     that they are forked from. settings: further arguments of the `WorkerPool`.
     """
 
     def __init__(
         self, recipe: bytes, workers: int, preload: Sequence[str], settings: Mapping[str, Any]
     ) -> None:
-        # Or every worker process would run the actor's main program, and import Ray.
+        # Otherwise every worker process runs the actor's main program, which imports Ray.
         vars(sys.modules["__main__"]).pop("__file__", None)
         search_last()
         start_forkserver(preload)
@@ -68,14 +68,14 @@ class Agent:
         )
 
     def arrive(self) -> Arrival:
-        """Waits until it can play; RunError where no worker comes up."""
+        """Wait until a worker is ready; raise RunError if none can be started."""
         self._pool.await_first()
         return Arrival(len(self._pool.pids), versions())
 
     def play(self, snapshot: Snapshot | None, tasks: Integers, unfinished: int) -> Report:
-        """Takes more tasks, and reports when so many are unfinished, or some time has passed.
+        """Add tasks; report when only `unfinished` are left, or after some time.
 
-        snapshot: with the first tasks of a batch. Raises RunError where this node cannot go on.
+        snapshot: given with the first tasks of a batch. Raise RunError if no worker is left.
         """
         if snapshot is not None:
             self._pool.begin(snapshot)
@@ -94,7 +94,7 @@ class Agent:
         return Report(pack_results(results), workers, said, failure, failed)
 
     def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
-        """`noise.weighted_sum`, leaves side by side: the workers' cores are idle now."""
+        """Return `noise.weighted_sum`, made by threads: the workers are idle now."""
         leaves = [weights[start : start + LEAF] for start in range(0, len(weights), LEAF)]
         threads = max(1, self._workers // len(leaves))
         with ThreadPoolExecutor(len(leaves)) as executor:
@@ -104,9 +104,9 @@ class Agent:
             return tree_sum([*sums])
 
     def add_up(self, *parts: FloatArray) -> FloatArray:
-        """`noise.tree_sum` of what other nodes have summed."""
+        """Return `noise.tree_sum` of other nodes' sums."""
         return tree_sum(parts)
 
     def close(self) -> None:
-        """Ends the workers."""
+        """End the workers."""
         self._pool.close()

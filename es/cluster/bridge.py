@@ -1,25 +1,24 @@
 """The process that talks to Ray.
 
-Ray ends the process that uses it when the node that it runs on is lost, and has its own ways with
-signals, threads and standard error. Here it may.
+Ray ends the process that uses it when its node is lost, and changes signals, threads and standard
+error. So the master does not use it.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import threading
 import traceback
 from collections.abc import Mapping
+from contextlib import ExitStack
 from multiprocessing import connection
 from typing import TYPE_CHECKING
 
-from es.cluster.connection import RayConnection
+from es.cluster.connection import connect, disconnect
 from es.cluster.messages import Broken, Connected, Failed, Order, Play, Played, Said, Sum, Summed
 from es.cluster.packing import unpack_tasks
 from es.errors import RunError
-from es.rollouts.processes import TERMINAL_SIGNALS
+from es.rollouts.processes import TERMINAL_SIGNALS, end_with_parent
 
 if TYPE_CHECKING:
     from es.cluster.dispatcher import Dispatcher
@@ -33,7 +32,7 @@ def serve(
     variables: Mapping[str, str],
     order: Order,
 ) -> None:
-    """Connects to Ray, then does what is asked for until the master hangs up or is gone.
+    """Connect to Ray, then answer requests until the master closes the link or ends.
 
     folder: for the files of a Ray that is started here.
     """
@@ -43,28 +42,23 @@ def serve(
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
-    ray = RayConnection(address, folder)
-    threading.Thread(target=_end_with_master, args=(ray,), daemon=True).start()
-    try:
-        ray.connect(cpus=cpus, variables=variables)
-        from es.cluster.dispatcher import Dispatcher  # now, since it imports Ray
-
-        dispatcher = Dispatcher(order, say=lambda line: link.send(Said(line)))
+    end_with_parent(lambda: disconnect(folder))
+    with ExitStack() as stack:  # errors are sent first: Ray may end this process meanwhile
+        stack.callback(disconnect, folder)
         try:
+            connect(address, folder, cpus=cpus, variables=variables)
+            from es.cluster.dispatcher import Dispatcher  # now, since it imports Ray
+
+            dispatcher = Dispatcher(order, say=lambda line: link.send(Said(line)))
+            stack.callback(dispatcher.close)
             link.send(Connected())
             _answer(link, dispatcher)
-        except RunError as error:  # before anything else is tried
+        except RunError as error:
             link.send(Failed(error))
-        finally:
-            dispatcher.close()
-    except RunError as error:
-        link.send(Failed(error))
-    except (EOFError, BrokenPipeError):  # the master hung up
-        pass
-    except Exception:
-        link.send(Broken(traceback.format_exc()))
-    finally:
-        ray.close()
+        except (EOFError, BrokenPipeError):  # the master closed the link
+            pass
+        except Exception:
+            link.send(Broken(traceback.format_exc()))
 
 
 def _answer(link: connection.Connection, dispatcher: Dispatcher) -> None:
@@ -75,12 +69,3 @@ def _answer(link: connection.Connection, dispatcher: Dispatcher) -> None:
             continue
         for results in dispatcher.play(request.snapshot, unpack_tasks(request.tasks)):
             link.send(Played(results, dispatcher.status))
-
-
-def _end_with_master(ray: RayConnection) -> None:
-    """Ends this process when the master is gone, however it went."""
-    master = multiprocessing.parent_process()
-    assert master is not None
-    connection.wait([master.sentinel])
-    ray.close()
-    os._exit(1)

@@ -1,4 +1,4 @@
-"""Ray itself, connected to a cluster or started on this machine."""
+"""Connecting to a Ray cluster, or starting a Ray on this machine."""
 
 from __future__ import annotations
 
@@ -17,66 +17,58 @@ from es.program import PROJECT
 from es.rollouts.processes import ONE_THREAD
 
 AUTO, LOCAL = "auto", "local"
-# What may lie in the folder and is no code; what git ignores is left out anyway.
+# Files in the folder that are no code. Ray leaves out what git ignores.
 NOT_SENT = ["*.safetensors", "*.pth", "/checkpoints/", "/benchmarks/", ".*/"]
 CONNECT_SECONDS = 5.0
-LONGEST = 300  # characters of what Ray says
+LONGEST = 300  # characters of a message of Ray
 
 
-class RayConnection:
-    """The cluster at `address`, or a Ray on this machine, whose files are in `folder`.
+def connect(address: str, folder: str | None, *, cpus: int, variables: Mapping[str, str]) -> None:
+    """Connect to the cluster at `address`, or start a Ray of `cpus` CPUs with files in `folder`.
 
-    It sets variables of Ray's own, so it wants a process to itself.
+    variables: of the environment of the nodes' processes. This process gets variables of Ray's own,
+    so it should do nothing else. Raise UsageError if the connection fails.
     """
+    where: dict[str, Any] = {"address": address}
+    sent: dict[str, Any] = {"env_vars": {**ONE_THREAD, **variables}}
+    own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_AUTO_CONNECT": "0"}
+    if address == LOCAL:
+        assert folder is not None
+        where |= {"num_cpus": cpus, "include_dashboard": False, "_temp_dir": folder}
+        path = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        sent["env_vars"] |= {
+            "PYTHONPATH": os.pathsep.join(path),  # with what is compiled there
+            "TMPDIR": folder,  # for what killed processes leave behind
+        }
+        # No other user has access, and it listens on the loopback interface alone.
+        own |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
+        own["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    else:
+        here = Path.cwd()  # may hold the user's own environment
+        sent |= {"py_modules": [str(PROJECT / "es")], "working_dir": str(here)}
+        sent["excludes"] = [*NOT_SENT, *no_code(here)]
+        # Otherwise Ray ends this process if the head node is silent for a minute.
+        own["RAY_gcs_rpc_server_reconnect_timeout_s"] = "1000000"
+    os.environ.update(own)
+    try:
+        if address not in (LOCAL, AUTO):  # Ray would try for minutes
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+        import ray
 
-    def __init__(self, address: str, folder: str | None = None) -> None:
-        self._address, self._folder = address, folder
+        ray.init(**where, runtime_env=sent, log_to_driver=False, logging_level=logging.CRITICAL)
+    except Exception as error:
+        raise UsageError(_refusal(address, error)) from error
 
-    def connect(self, *, cpus: int, variables: Mapping[str, str]) -> None:
-        """Connects, or starts a Ray of `cpus` CPUs; UsageError where that is not possible.
 
-        variables: of the environment that the project's processes get.
-        """
-        address = self._address
-        where: dict[str, Any] = {"address": address}
-        sent: dict[str, Any] = {"env_vars": {**ONE_THREAD, **variables}}
-        own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_AUTO_CONNECT": "0"}
-        if address == LOCAL:
-            assert self._folder is not None
-            where |= {"num_cpus": cpus, "include_dashboard": False, "_temp_dir": self._folder}
-            path = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
-            sent["env_vars"] |= {
-                "PYTHONPATH": os.pathsep.join(path),  # with what is compiled there
-                "TMPDIR": self._folder,  # for what killed processes leave behind
-            }
-            # Nobody else may use it, and it listens on the loopback interface alone.
-            own |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
-            own["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-        else:
-            here = Path.cwd()  # where an environment of the user's own may lie
-            sent |= {"py_modules": [str(PROJECT / "es")], "working_dir": str(here)}
-            sent["excludes"] = [*NOT_SENT, *no_code(here)]
-            # Or Ray would end this process a minute after the head node does not answer.
-            own["RAY_gcs_rpc_server_reconnect_timeout_s"] = "1000000"
-        os.environ.update(own)
-        try:
-            if address not in (LOCAL, AUTO):  # which Ray would try for minutes
-                host, _, port = address.rpartition(":")
-                socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-            import ray
+def disconnect(folder: str | None) -> None:
+    """Give everything back to Ray and delete `folder`; may be called again."""
+    with suppress(Exception):
+        import ray
 
-            ray.init(**where, runtime_env=sent, log_to_driver=False, logging_level=logging.CRITICAL)
-        except Exception as error:
-            raise UsageError(_refusal(address, error)) from error
-
-    def close(self) -> None:
-        """Gives everything back; may be repeated."""
-        with suppress(Exception):
-            import ray
-
-            ray.shutdown()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        ray.shutdown()
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def no_code(project: Path) -> list[str]:

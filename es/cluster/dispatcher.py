@@ -1,8 +1,7 @@
-"""An update's tasks, dealt out to the nodes of the cluster.
+"""Handing out an update's tasks to the nodes of the cluster.
 
-Each node has an agent with a `WorkerPool`, so that a few messages per node and update are enough:
-tasks go out by the dozen and results come back by the dozen. What is lost with a node or its agent
-is played again elsewhere, which changes no result: an episode depends on its task alone.
+Each node has an agent with a `WorkerPool`, so that it needs few messages per update. Tasks of a
+lost node are played on others, which changes no result: an episode depends on its task alone.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import ray
@@ -18,7 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from es.cluster.agent import Agent
 from es.cluster.messages import Order, Status, sum_seconds
-from es.cluster.nodes import LostNode, Member, Node, Nodes
+from es.cluster.nodes import Member, Node, Nodes
 from es.cluster.packing import Packed, pack_tasks
 from es.cluster.sharing import share
 from es.errors import TaskError, in_one_line
@@ -36,7 +36,6 @@ class Dispatcher:
         self._say = say
         self._batch = self._again = 0
         actor = ray.remote(Agent)
-        settings = {"size": order.size, "inputs": order.inputs, "timeout": order.timeout}
 
         def start(node: Node) -> Any:
             count = order.workers if isinstance(order.workers, int) else node.cpus
@@ -46,22 +45,22 @@ class Dispatcher:
                 max_task_retries=0,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
             )
-            return options.remote(order.recipe, count, order.preload, settings)
+            return options.remote(order.recipe, count, order.preload, order.settings)
 
         self._nodes = Nodes(start, timeout=order.patience, say=say)
         self._nodes.refresh()
 
     @property
     def status(self) -> Status:
-        """That of the moment."""
+        """Return the current status."""
         ready = self._nodes.ready
         workers = sum(member.workers for member in ready)
         return Status(len(ready), workers, sum(len(m.tasks) for m in ready), self._again)
 
     def play(self, snapshot: Snapshot, tasks: Sequence[Task]) -> Iterator[list[Packed]]:
-        """The results of all tasks as they come; none now and then, when there is other news.
+        """Yield the results of all tasks as they come, or an empty list after PATIENCE_SECONDS.
 
-        Raises RunError when an episode cannot be played, or no worker is left for long.
+        Raise TaskError if an episode cannot be played, ClusterError if there is no worker for long.
         """
         self._batch += 1
         self._nodes.begin()
@@ -74,10 +73,8 @@ class Dispatcher:
                 if member.call is None:
                     self._hand_out(member, waiting, reference)
             results: list[Packed] = []
-            for answer in self._nodes.answers(PATIENCE_SECONDS):
-                lost = answer
-                if not isinstance(answer, LostNode):
-                    member, report = answer
+            for member, report in self._nodes.answers(PATIENCE_SECONDS):
+                if report:
                     for line in report.said:
                         self._say(f"Node {member.node.name}: {line}")
                     for index in report.results.numbers[:, 0].tolist():
@@ -86,28 +83,28 @@ class Dispatcher:
                     results.append(report.results)
                     if not report.failure:
                         continue
-                    # It may be the node's fault, such as too little memory: another one tries it.
+                    # The node may be at fault (such as too little memory): try another one.
                     if report.failed in failed or len(self._nodes.ready) == 1:
                         raise TaskError(report.failure)
                     failed.add(report.failed)
-                    lost = self._nodes.drop(member, in_one_line(report.failure.splitlines()[0]))
-                assert isinstance(lost, LostNode)
-                self._again += len(lost.tasks)
-                waiting.extendleft(reversed(lost.tasks))
+                    self._nodes.drop(member, in_one_line(report.failure.splitlines()[0]))
+                self._again += len(member.tasks)
+                waiting.extendleft(reversed(member.tasks.values()))
             yield results
 
     def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
-        """`noise.weighted_sum`, to the bit, by the nodes."""
-        members = [member for member in self._nodes.ready if member.call is None]
-        if not members:
-            return self._sum_here(weights, size, fraction)
-        span = FAN * LEAF  # of a branch, which a node sums by itself
-        agents = itertools.cycle(member.agent for member in members)
+        """Return `noise.weighted_sum`, to the bit, summed by the nodes."""
+        here = partial(weighted_sum, size=size, fraction=fraction, threads=cores())
+        free = [member.agent for member in self._nodes.ready if member.call is None]
+        if not free:
+            return here(weights)
+        span = FAN * LEAF  # one node's part
+        agents = itertools.cycle(free)
         sums = [
             next(agents).sum_noise.remote(weights[start : start + span], size, fraction)
             for start in range(0, len(weights), span)
         ]
-        while len(sums) > FAN:  # nodes then add up these sums, so that little comes here
+        while len(sums) > FAN:  # nodes add these sums too, so that little is sent here
             sums = [
                 next(agents).add_up.remote(*sums[start : start + FAN])
                 for start in range(0, len(sums), FAN)
@@ -118,17 +115,16 @@ class Dispatcher:
         for number, one in enumerate(sums):
             try:
                 parts.append(ray.get(one, timeout=0.0))
-            except RayError:  # the node will be found to be lost when it is to play
-                these = weights[number * span : (number + 1) * span]
-                parts.append(self._sum_here(these, size, fraction))
+            except RayError:  # `Nodes.answers` finds the loss when the node is to play
+                parts.append(here(weights[number * span : (number + 1) * span]))
         return tree_sum(parts)
 
     def close(self) -> None:
-        """Ends all agents."""
+        """End all agents."""
         self._nodes.close()
 
     def _hand_out(self, member: Member, waiting: deque[Task], reference: ray.ObjectRef) -> None:
-        """Gives a node its next tasks, if there are any for it, and asks for a report."""
+        """Give a node its next tasks, if there are any for it, and ask for a report."""
         ready = self._nodes.ready
         idle = sum(max(0, each.workers - len(each.tasks)) for each in ready)
         total = sum(each.workers for each in ready)
@@ -140,7 +136,3 @@ class Dispatcher:
         news = reference if member.batch != self._batch else None
         member.batch = self._batch
         member.ask(member.agent.play, news, pack_tasks(tasks), rest)
-
-    @staticmethod
-    def _sum_here(weights: Weights, size: int, fraction: float) -> FloatArray:
-        return weighted_sum(weights, size, fraction, threads=cores())

@@ -1,9 +1,9 @@
-"""What the master and the process that talks to Ray say to each other."""
+"""The messages between the master and the process that talks to Ray."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from es.cluster.packing import Integers, Packed
 from es.errors import RunError
@@ -12,22 +12,17 @@ from es.rollouts.rollout import Snapshot
 
 
 class Order(NamedTuple):
-    """What the agents are made of. recipe: pickled, so that only agents import what it needs.
-
-    The others are those of `RayPool`.
-    """
+    """The arguments of `RayPool`. recipe: pickled, so that only agents import its modules."""
 
     recipe: bytes
-    size: int
-    inputs: int
     workers: int | Literal["auto"] | None
-    timeout: float | None
     patience: float
     preload: Sequence[str]
+    settings: Mapping[str, Any]
 
 
 class Status(NamedTuple):
-    """Who is playing. out: episodes that nodes have; again: those handed out once more."""
+    """Who plays. out: episodes that nodes have; again: episodes that were handed out again."""
 
     nodes: int = 0
     workers: int = 0
@@ -57,7 +52,7 @@ class Said(NamedTuple):
 
 
 def sum_seconds(weights: Weights, size: int) -> float:
-    """How long a sum may take on the nodes: more than one core would need here."""
+    """Return the time limit of a sum on the nodes: longer than one core would need here."""
     return 10.0 + 2e-8 * len(weights) * size
 
 
@@ -85,7 +80,7 @@ class Failed(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """Sent where Ray, or the use of it, fails; the process then ends, and another may do better."""
+    """Sent if Ray fails; the process then ends, and another one may work."""
 
     cause: str
 

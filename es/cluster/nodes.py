@@ -1,4 +1,4 @@
-"""The nodes of the cluster, and their agents: who joins, who is ready, who is lost."""
+"""The nodes of the cluster and their agents: which are ready, which are lost."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from es.rollouts.rollout import Task
 from es.runs.versions import differences, versions
 
 WATCH_SECONDS = 0.5
-FRESH_SECONDS = 5.0  # after which what is known of the nodes is too old to start an agent by
-SILENT_SECONDS = 60.0  # after which an agent is taken to hang
+FRESH_SECONDS = 5.0  # no agent is started from an older list of nodes
+SILENT_SECONDS = 60.0  # an agent that is silent for longer hangs
 PAUSES = 1.0, 30.0  # seconds before a node is tried again: at first, and at most
 
 
@@ -32,9 +32,10 @@ class Node(NamedTuple):
 
 
 class Member:
-    """A node with its agent. call: what it is doing; tasks: those it has not reported, by index.
+    """A node with its agent.
 
-    workers: 0 until it has arrived. batch: that it has begun.
+    tasks: those it has not reported, by index. call: its unfinished call, made at `called`.
+    workers: 0 until it is ready. batch: the last one that it began.
     """
 
     def __init__(self, node: Node, agent: Any) -> None:
@@ -46,22 +47,15 @@ class Member:
         self.ask(agent.arrive)
 
     def ask(self, method: Any, *arguments: Any) -> None:
-        """Has the agent do something, about which `Nodes.answers` then tells."""
+        """Call a method of the agent, whose result `Nodes.answers` returns."""
         self.call, self.called = method.remote(*arguments), time.monotonic()
 
 
-class LostNode(NamedTuple):
-    """An agent that is no more; its tasks are to be played elsewhere."""
-
-    member: Member
-    tasks: list[Task]
-
-
 class Nodes:
-    """All agents. Nodes are looked for in a thread, since the head node may not answer.
+    """All agents. A thread looks for nodes, since the head node may not answer.
 
-    start: starts a node's agent. timeout: seconds without any worker that are too many. say: shows
-    a line to the user.
+    start: starts a node's agent. timeout: the limit in seconds without any worker. say: shows a
+    line to the user.
     """
 
     def __init__(
@@ -79,16 +73,16 @@ class Nodes:
 
     @property
     def ready(self) -> list[Member]:
-        """Those who can play."""
+        """Return the members that can play."""
         return [member for member in self.members.values() if member.workers]
 
     def begin(self) -> None:
-        """Before a batch: what was not looked at meanwhile is no sign of anything."""
+        """Begin a batch: forget answers of the last one, and restart the timeout."""
         self.answers(0.0)
         self._alone_since = time.monotonic()
 
     def refresh(self) -> None:
-        """Has agents started where there are none; RunError when there was no worker for long."""
+        """Start agents on nodes without one; raise ClusterError after `timeout` without workers."""
         now = time.monotonic()
         if now - self._seen < FRESH_SECONDS:
             for node in self._nodes:
@@ -104,13 +98,13 @@ class Nodes:
                 f"no worker for {self._timeout:g} s (--ray-timeout); {self._cause or unknown}"
             )
 
-    def answers(self, patience: float) -> list[tuple[Member, Report] | LostNode]:
-        """What agents report, and who is lost; waits so many seconds at most."""
+    def answers(self, patience: float) -> list[tuple[Member, Report | None]]:
+        """Wait at most `patience` seconds; return reports, and None for each lost agent."""
         calls = {member.call: member for member in self.members.values() if member.call}
         if not calls:
             time.sleep(min(patience, WATCH_SECONDS))
             return []
-        answers: list[tuple[Member, Report] | LostNode] = []
+        answers: list[tuple[Member, Report | None]] = []
         first, others = ray.wait([*calls], timeout=patience)
         done = first + (ray.wait(others, num_returns=len(others), timeout=0)[0] if others else [])
         for call in done:
@@ -119,7 +113,8 @@ class Nodes:
             try:
                 answer = ray.get(call)
             except RayError as error:
-                answers.append(self.drop(member, in_short(error), news=raised(error)))
+                self.drop(member, _in_short(error), news=_raised(error))
+                answers.append((member, None))
                 continue
             if isinstance(answer, Arrival):
                 self._welcome(member, answer)
@@ -129,11 +124,12 @@ class Nodes:
         silent = time.monotonic() - SILENT_SECONDS
         for member in self.ready:
             if member.call and member.called < silent:
-                answers.append(self.drop(member, "it does not answer"))
+                self.drop(member, "it does not answer")
+                answers.append((member, None))
         return answers
 
     def close(self) -> None:
-        """Ends all agents; those that are idle end their workers first."""
+        """End all agents; idle ones end their workers first."""
         self._stop.set()
         idle = [member for member in self.ready if member.call is None]
         with suppress(Exception):
@@ -160,12 +156,12 @@ class Nodes:
                 "may differ in the last digits."
             )
 
-    def drop(self, member: Member, cause: str, *, news: bool = False) -> LostNode:
-        """Ends an agent, whose node is tried again later.
+    def drop(self, member: Member, cause: str, *, news: bool = False) -> None:
+        """End an agent; its node is tried again later. news: tell the user even if it never played.
 
-        news: whether the user is to know of it though the agent has not played yet.
+        The caller hands out its tasks again.
         """
-        node, tasks = member.node, [*member.tasks.values()]
+        node = member.node
         del self.members[node.id]
         _kill(member)
         first, longest = PAUSES
@@ -173,11 +169,10 @@ class Nodes:
         self._retries[node.id] = time.monotonic() + pause, min(2 * pause, longest)
         self._cause = f"node {node.name}: {cause}"
         if member.workers:
-            episodes = counted(len(tasks), "episode")
+            episodes = counted(len(member.tasks), "episode")
             self._say(f"Node {node.name} is lost ({cause}): {episodes} to be played again.")
         elif news:
             self._say_once(f"Node {node.name} cannot take part ({cause}).")
-        return LostNode(member, tasks)
 
     def _say_once(self, line: str) -> None:
         if line not in self._said:
@@ -186,7 +181,7 @@ class Nodes:
 
 
 def living_nodes() -> list[Node]:
-    """All nodes of the cluster that lend CPUs."""
+    """Return all nodes of the cluster that have CPUs."""
     alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
     addresses = [node["NodeManagerAddress"] for node in alive]
     return [
@@ -199,19 +194,18 @@ def living_nodes() -> list[Node]:
     ]
 
 
-def in_short(error: RayError) -> str:
-    """What happened, in one line."""
+def _in_short(error: RayError) -> str:
     if isinstance(error, ActorUnavailableError):
         return "it cannot be reached"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     last = lines[-1] if lines else type(error).__name__
-    if raised(error):
+    if _raised(error):
         return in_one_line(last)
     return in_one_line(last.removeprefix("The actor is dead because ").partition(". ")[0])
 
 
-def raised(error: RayError) -> bool:
-    """Whether the agent itself failed, which it would again; otherwise it was lost."""
+def _raised(error: RayError) -> bool:
+    """Return whether the agent itself failed, and would again; otherwise it was lost."""
     return not isinstance(error, RayActorError) or error.actor_init_failed
 
 

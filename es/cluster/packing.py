@@ -1,4 +1,4 @@
-"""Tasks and results as arrays, which take far less time to send than a tuple each."""
+"""Tasks and results as arrays, which are sent much faster than tuples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class Packed(NamedTuple):
-    """k results. numbers: (k, 2), index and steps; returns: (k,); observed: (k, 2, inputs)."""
+    """k results. numbers: index and steps, (k, 2). returns: (k,). observed: (k, 2, inputs)."""
 
     numbers: Integers
     returns: DoubleArray
@@ -24,18 +24,18 @@ class Packed(NamedTuple):
 
 
 def pack_tasks(tasks: Sequence[Task]) -> Integers:
-    """(k, 5): the tasks' numbers."""
+    """Return the tasks' numbers, (k, 5)."""
     rows = [(*task[:-1], min(task.cap, sys.maxsize)) for task in tasks]
     return np.array(rows, np.int64).reshape(-1, len(Task._fields))
 
 
 def unpack_tasks(rows: Integers) -> list[Task]:
-    """The tasks that were packed."""
+    """Return the tasks of `pack_tasks`."""
     return [*map(Task._make, rows.tolist())]
 
 
 def pack_results(results: Sequence[Result]) -> Packed:
-    """The results' numbers; all have observed something, or none has."""
+    """Return the results' numbers; all of them have `observed`, or none."""
     sums = [result.observed for result in results if result.observed is not None]
     return Packed(
         np.array([(result.index, result.steps) for result in results], np.int64).reshape(-1, 2),
@@ -45,7 +45,7 @@ def pack_results(results: Sequence[Result]) -> Packed:
 
 
 def unpack_results(packed: Packed) -> list[Result]:
-    """The results that were packed."""
+    """Return the results of `pack_results`."""
     observed = [None] * len(packed.returns) if packed.observed is None else packed.observed
     numbers, returns = packed.numbers.tolist(), packed.returns.tolist()
     return [

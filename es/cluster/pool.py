@@ -1,7 +1,7 @@
-"""The pool of all workers of a Ray cluster, as the master sees it.
+"""The pool of all workers of a Ray cluster.
 
-Ray is kept in a process of its own. If that dies, or loses the cluster, the master starts another,
-and has played again what it has no results of.
+Another process uses Ray. If it ends or loses the cluster, the master starts a new one, and has
+tasks without a result played again.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from es.rollouts.processes import cores, for_helpers
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task
 
 CLOSE_SECONDS = 5.0  # enough for a Ray of our own to end
-CONNECT_SECONDS = 120.0  # for an attempt at connecting, which may send a large project
-AGAIN_SECONDS = 2.0  # between such attempts
-SILENT_SECONDS = 60.0  # after which that process is taken to hang: it tells something each second
-WORTH_SENDING = 50_000_000  # random numbers: fewer are drawn in less time than that takes
+CONNECT_SECONDS = 120.0  # for an attempt to connect, which may send a large project
+AGAIN_SECONDS = 2.0  # between attempts
+SILENT_SECONDS = 60.0  # if it is silent for longer, that process hangs: it answers every second
+WORTH_SENDING = 50_000_000  # random numbers; fewer are drawn here in less time than sending takes
 
 
 class RayPool:
     """Workers on every node of the cluster at `address`.
 
-    workers: processes on each node; None and 'auto' are one per CPU that it lends. preload: modules
-    for the processes that workers are forked from, with the variables of the environment that they
-    get. timeout: seconds of an episode after which its worker is taken to hang; patience: those
-    without any worker after which a run ends. size, inputs and say are those of `WorkerPool`.
-    Raises UsageError where Ray is not installed, or there is no cluster.
+    workers: processes on each node; None and 'auto': one per CPU. preload, variables: modules and
+    environment variables for the processes that workers are forked from. patience: a run ends
+    after so many seconds without any worker. say: shows a line to the user. settings: further
+    arguments of the nodes' `WorkerPool`. Raise UsageError if Ray is not installed, or if there is
+    no cluster.
     """
 
     def __init__(
@@ -49,23 +49,19 @@ class RayPool:
         address: str,
         recipe: Recipe,
         *,
-        size: int,
-        inputs: int = 0,
         workers: int | Literal["auto"] | None = None,
-        timeout: float | None = None,
         patience: float = 120.0,
         preload: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
         say: Callable[[str], None] = print,
+        **settings: Any,
     ) -> None:
         if importlib.util.find_spec("ray") is None:
             raise UsageError(
                 f"--ray {address}: Ray is not installed; pip install -r requirements-ray.txt"
             )
         cpus = workers if isinstance(workers, int) else cores()
-        order = messages.Order(
-            pickle.dumps(recipe), size, inputs, workers, timeout, patience, preload
-        )
+        order = messages.Order(pickle.dumps(recipe), workers, patience, preload, settings)
         self._arguments = address, (cpus, variables or {}, order)
         self._patience, self._say = patience, say
         self._status, self._again = messages.Status(), 0  # again: before the last connection
@@ -77,13 +73,13 @@ class RayPool:
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
     ) -> list[Result]:
-        """Return the results of all tasks, in task order.
+        """Return the results in task order.
 
-        Raise RunError when an episode cannot be played, or no worker is left for long. An
-        exception in between leaves tasks under way: the pool can then only be closed.
+        Raise TaskError if an episode cannot be played, ClusterError if there is no worker for long.
+        After an exception, the pool can only be closed.
         """
         results: dict[int, Result] = {}
-        asked, lost_since = False, math.inf  # the first loss after which nothing has come
+        asked, lost_since = False, math.inf  # the first loss since the last result
         while len(results) < len(tasks):
             try:
                 if not asked:
@@ -111,28 +107,27 @@ class RayPool:
         return [results[task.index] for task in tasks]
 
     def sum_noise(self, weights: Weights, size: int, fraction: float = 1.0) -> FloatArray:
-        """Return `noise.weighted_sum`, to the bit, summed on the nodes where that is quicker."""
+        """Return `noise.weighted_sum`, to the bit, summed on the nodes if that is faster."""
         if len(weights) * size >= WORTH_SENDING:
             try:
                 self._ask(messages.Sum(weights, size, fraction))
-                # The other side waits half as long for the nodes before it sums itself.
+                # The other process waits half as long for the nodes, then sums by itself.
                 answer = self._receive(2 * messages.sum_seconds(weights, size))
                 assert isinstance(answer, messages.Summed)
                 return answer.total
-            except LinkLostError:  # it will be made again when there is something to play
+            except LinkLostError:  # `evaluate` connects again
                 self.close()
         return weighted_sum(weights, size, fraction, threads=cores())
 
     def describe(self) -> str:
-        """Return how many nodes and workers play, and how many episodes were played again."""
-        told, again = "", self._again + self._status.again
-        if again:
-            told = f", {again} played again"
-        nodes, workers = self._status.nodes, self._status.workers
-        return f"{counted(nodes, 'node')}, {counted(workers, 'worker')}{told}"
+        """Return the numbers of nodes, workers, and episodes that were played again."""
+        nodes, workers, _, again = self._status
+        again += self._again
+        more = f", {again} played again" if again else ""
+        return f"{counted(nodes, 'node')}, {counted(workers, 'worker')}{more}"
 
     def _connect(self) -> None:
-        """Start the process and wait until it has reached Ray; raise UsageError where it fails."""
+        """Start the process and wait until it has reached Ray; raise UsageError if it fails."""
         address, arguments = self._arguments
         context = multiprocessing.get_context("spawn")
         if address == LOCAL:
@@ -159,7 +154,7 @@ class RayPool:
             raise
 
     def _connect_again(self) -> None:
-        """Connect once more; raise ClusterError where that does not succeed for long."""
+        """Connect again; raise ClusterError if that fails for long."""
         self._say("The connection to Ray is lost: connecting again.")
         deadline = time.monotonic() + self._patience
         while True:
@@ -182,7 +177,7 @@ class RayPool:
             raise LinkLostError(f"it has ended: {error}") from error
 
     def _receive(self, seconds: float) -> messages.Connected | messages.Played | messages.Summed:
-        """Return the next answer; raise RunError if it is one, LinkLostError if none comes."""
+        """Return the next answer; raise it if it is a RunError, or LinkLostError if none comes."""
         assert self._link is not None
         while True:
             try:
@@ -200,7 +195,7 @@ class RayPool:
             self._say(answer.line)
 
     def close(self) -> None:
-        """End the process, which gives back what it has of the cluster; may be repeated."""
+        """End the process, which ends the agents; may be called again."""
         if self._link is not None:
             self._link.close()
             self._link = None

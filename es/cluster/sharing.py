@@ -1,19 +1,18 @@
-"""How an update's tasks are shared out among nodes."""
+"""How an update's tasks are divided among nodes."""
 
 from __future__ import annotations
 
 
 def share(waiting: int, workers: int, unfinished: int, idle: int, total: int) -> tuple[int, int]:
-    """How many tasks a node is handed, and with how many unfinished ones it asks for more.
+    """Return how many tasks a node gets, and how many are left when it asks for more.
 
-    waiting: tasks that no node has yet. workers: of this node; unfinished: tasks that it still has.
-    idle, total: workers without a task, and all workers, of all nodes.
+    waiting: tasks that no node has yet. workers, unfinished: this node's workers and tasks. idle,
+    total: the workers without a task and all workers, of all nodes.
 
-    Its idle workers get one task each. Beyond that it is to have half of its share of what remains
-    once all idle workers have theirs, so that its workers need not wait for the master: much while
-    much remains, which takes few messages, and nothing at the end, when all nodes are to finish
-    together (guided self-scheduling, Polychronopoulos and Kuck 1987). It asks again when three
-    quarters of that are taken.
+    Each idle worker gets a task. Of the tasks that then remain, a node gets half of its share in
+    advance, so that its workers need not wait for the master: many at first, which takes few
+    messages, none at the end, so that all nodes finish together (guided self-scheduling,
+    Polychronopoulos and Kuck 1987). It asks again when three quarters of these are taken.
     """
     ahead = max(0, waiting - idle) * workers // (2 * total)
     given = min(waiting, max(0, workers + ahead - unfinished))

@@ -1,1 +1,1 @@
-"""Episodes: tasks and results, the one loop that plays them, the pool of worker processes."""
+"""Episodes: tasks and results, the loop that plays them, the pool of worker processes."""

@@ -1,4 +1,4 @@
-"""The pool that needs no other process."""
+"""The pool without worker processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from es.rollouts.rollout import Player, Recipe, Result, Snapshot, Task
 
 
 class InProcessPool:
-    """Plays every task in this process, one after the other: the same program, for debugging."""
+    """A pool that plays every task in this process, one after the other, for debugging."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe, self._player = recipe, Player(recipe)
@@ -19,7 +19,7 @@ class InProcessPool:
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
     ) -> list[Result]:
-        """The results of all tasks, in task order; RunError where one has failed three times."""
+        """Return the results in task order; raise TaskError if a task fails FAILURES times."""
         results: list[Result] = []
         for task in tasks:
             results.append(self._play(snapshot, task))
@@ -28,11 +28,11 @@ class InProcessPool:
         return results
 
     def describe(self) -> str:
-        """Nobody but this process."""
+        """Return that there are no workers, for the live line."""
         return "no workers"
 
     def close(self) -> None:
-        """Closes the environment."""
+        """Close the environment."""
         self._player.env.close()
 
     def _play(self, snapshot: Snapshot, task: Task) -> Result:
@@ -42,7 +42,7 @@ class InProcessPool:
             except Exception as error:
                 if attempt == FAILURES:
                     raise failed(task, "it raised", f":\n{traceback.format_exc()}") from error
-                with contextlib.suppress(Exception):  # it may be in any state
+                with contextlib.suppress(Exception):  # close may fail after the first error
                     self._player.env.close()
                 self._player = Player(self._recipe)
         raise AssertionError

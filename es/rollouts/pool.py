@@ -1,9 +1,8 @@
 """The pool of worker processes on this machine.
 
-Workers are started once and kept; one that is lost is replaced, and what it was playing is played
-again, which changes no result: an episode depends on its task alone. The parameters lie in memory
-that all workers share, so that only small tasks go out and only scalars come back. A free worker
-takes the next task out of a queue by itself.
+Workers are started once and kept. A lost worker is replaced and its task played again, which
+changes no result: an episode depends on its task alone. The parameters lie in shared memory, so
+that only tasks and results are sent.
 """
 
 from __future__ import annotations
@@ -20,24 +19,23 @@ import torch
 from torch import multiprocessing
 
 from es.rollouts.interface import FAILURES, Progress, counted, failed
-from es.rollouts.memory import affordable
-from es.rollouts.processes import cores
+from es.rollouts.processes import allow_open_files, cores
 from es.rollouts.queue import TaskQueue
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task
 from es.rollouts.worker import IDLE, Done, Shared
-from es.rollouts.worker_processes import LostWorker, WorkerProcesses
+from es.rollouts.worker_processes import LostWorker, WorkerProcesses, affordable_workers
 
 GATHER_SECONDS = 0.004
-STALLED_SECONDS = 0.25  # without any message, after which a task that nobody plays is missed
+STALLED_SECONDS = 0.25  # after so long without a message, a task that no worker plays is missing
+FILES_PER_WORKER, OTHER_FILES = 4, 64
 
 
 class WorkerPool:
     """Persistent worker processes.
 
-    size: P, the number of parameters. inputs: how many numbers an observation has, where these are
-    normalised. workers: how many processes; 'auto' is one per core. members: how many parameters
-    are played in a batch, the default number of workers. timeout: seconds of an episode after which
-    its worker is taken to hang. say: shows a line to the user.
+    size: P, the number of parameters. inputs: the size of observations if these are normalised.
+    workers: the number of processes; None: `members`; 'auto': one per core. timeout: seconds after
+    which an episode hangs. say: shows a line to the user.
     """
 
     def __init__(
@@ -67,14 +65,14 @@ class WorkerPool:
         self._timeout, self._say = timeout, say
         self._batch = self._count = self._finished = 0
         self._started = time.monotonic()
-        self._tasks: dict[int, Task] = {}  # those of the batch without a result, by index
+        self._tasks: dict[int, Task] = {}  # by index: the batch's tasks without a result
         self._failures: Counter[int] = Counter()
-        self._missed = False  # whether a worker was lost that may have taken a task unseen
+        self._missed = False  # whether a lost worker may have taken a task without noting it
         try:
             if workers is None and count > cores():
                 self._processes.start(0)
-                count = affordable(count, self.await_first(), say)
-            self._processes.prepare(count)
+                count = affordable_workers(count, self.await_first(), say)
+            allow_open_files(OTHER_FILES + FILES_PER_WORKER * count)
             for number in range(len(self._processes.workers), count):
                 if not self._processes.start(number):
                     say(f"{number} of {count} workers could be started: going on with these.")
@@ -90,7 +88,7 @@ class WorkerPool:
         return [worker.process.pid for worker in self._processes.workers.values()]
 
     def await_first(self) -> int:
-        """Wait for a worker to be ready; return its process id. Raise RunError where none is."""
+        """Wait until a worker is ready; return its process id. Raise RunError if none starts."""
         workers = self._processes.workers
         while not (ready := [worker for worker in workers.values() if worker.ready]):
             for key, _ in self._processes.selector.select():
@@ -102,10 +100,9 @@ class WorkerPool:
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
     ) -> list[Result]:
-        """Return the results of all tasks, in task order.
+        """Return the results in task order; after an exception, the pool can only be closed.
 
-        Raise RunError when the same task has failed three times, or no worker can be started. An
-        exception in between leaves tasks under way: the pool can then only be closed.
+        Raise TaskError if a task fails FAILURES times, RunError if no worker can be started.
         """
         self.begin(snapshot)
         self.add(tasks)
@@ -117,7 +114,7 @@ class WorkerPool:
         return [results[task.index] for task in tasks]
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Start another batch, once all tasks of the last one are finished."""
+        """Start a batch, once all tasks of the last one are finished."""
         np.copyto(self._snapshot.theta, snapshot.theta)
         self._shared.sigma.value = snapshot.sigma
         if self._snapshot.statistics is not None and snapshot.statistics is not None:
@@ -126,29 +123,29 @@ class WorkerPool:
         self._failures.clear()
         self._finished, self._started = 0, time.monotonic()
         missing = set(range(self._count)) - set(self._processes.workers)
-        if missing:  # one that was given up
+        if missing:  # a start has failed before
             self._processes.start(min(missing), attempts=1)
 
     def add(self, tasks: Sequence[Task]) -> None:
-        """Hand out tasks of the batch, after those that are waiting already."""
+        """Hand out tasks of the batch, after those that wait already."""
         self._tasks |= {task.index: task for task in tasks}
         self._hand_out(tasks)
 
     @property
     def unfinished(self) -> int:
-        """Return how many tasks of the batch have no result yet."""
+        """Return the number of the batch's tasks that have no result yet."""
         return len(self._tasks)
 
     def collect(self, patience: float | None = None) -> list[Result]:
-        """Wait for results, so many seconds at most; return those that came, maybe none.
+        """Wait for results, at most `patience` seconds; return those that came, maybe none.
 
-        Raise RunError as `evaluate` does.
+        Raise errors as `evaluate` does.
         """
         messages, results = self._messages(patience), list[Result]()
         for message in messages:
             if isinstance(message, LostWorker):
                 self._play_again(message)
-            # What is played again may come twice.
+            # A task that is played again may have two results.
             elif message.batch == self._batch and message.result.index in self._tasks:
                 del self._tasks[message.result.index]
                 results.append(message.result)
@@ -157,7 +154,7 @@ class WorkerPool:
             self._hand_out([*self._tasks.values()])
         self._finished += len(results)
         if self._finished:
-            # To wake for every result would take a core from the workers again and again.
+            # Waking up for every result would take a core from the workers too often.
             rest = (time.monotonic() - self._started) * self.unfinished / self._finished
             time.sleep(min(GATHER_SECONDS, rest / 8))
         return results
@@ -169,12 +166,10 @@ class WorkerPool:
     def close(self) -> None:
         """End all workers: a free one closes its environment first, a busy one is killed."""
         self._queue.close()
-        self._processes.close(
-            busy={n for n, task in enumerate(self._shared.playing) if task != IDLE}
-        )
+        self._processes.close()
 
     def _hand_out(self, tasks: Sequence[Task] = ()) -> None:
-        """Fill the queue; the rest of the tasks follow when it has room again."""
+        """Fill the queue; the other tasks follow when it has room again."""
         selector = self._processes.selector
         waits = self._queue.fileno() in selector.get_map()
         done = self._queue.put(self._batch, tasks)
@@ -184,15 +179,13 @@ class WorkerPool:
             selector.unregister(self._queue)
 
     def _messages(self, patience: float | None) -> list[Done | LostWorker]:
-        """Return what has come from the workers: nothing now and then, where one is watched."""
-        often = (
-            patience,
-            STALLED_SECONDS if self._missed else None,
-            min(1.0, self._timeout / 4) if self._timeout is not None else None,
-        )
+        """Return what the workers sent; maybe nothing, if there is a limit on waiting."""
+        limits = [patience, STALLED_SECONDS if self._missed else None]
+        if self._timeout is not None:
+            limits.append(min(1.0, self._timeout / 4))
         messages: list[Done | LostWorker] = []
-        limits = [seconds for seconds in often if seconds is not None]
-        for key, _ in self._processes.selector.select(min(limits, default=None)):
+        seconds = min((limit for limit in limits if limit is not None), default=None)
+        for key, _ in self._processes.selector.select(seconds):
             if key.data is None:
                 self._hand_out()
             else:
@@ -202,7 +195,7 @@ class WorkerPool:
         return messages
 
     def _play_again(self, lost: LostWorker) -> None:
-        """Have another worker play what a lost one was playing; raise RunError after FAILURES."""
+        """Have another worker play a lost worker's task; raise TaskError after FAILURES."""
         playing = self._shared.playing[lost.worker.number]
         task = self._tasks.get(playing)
         self._replace(lost, task)
@@ -214,17 +207,13 @@ class WorkerPool:
         self._hand_out([task])
 
     def _idle(self) -> bool:
-        """Return whether nothing is under way, so that a missing result was lost with a worker.
-
-        A worker notes what it plays just after taking it, and could die in between.
-        """
+        # If all is idle, a missing result was lost with a worker: that notes a task just after
+        # taking it, and can die in between.
         return self._queue.empty() and all(task == IDLE for task in self._shared.playing)
 
     def _replace(self, lost: LostWorker, task: Task | None) -> None:
-        """Start another worker, while that is of use, and say so; raise RunError as that does."""
         self._missed |= task is None
-        doing = (
-            f"playing {task}" if task else "between episodes" if lost.worker.ready else "starting"
-        )
+        free = "between episodes" if lost.worker.ready else "starting"
+        doing = f"playing {task}" if task else free
         then = self._processes.replace(lost)
         self._say(f"Worker {lost.worker.number} {lost.cause} while {doing}: {then}.")

@@ -1,4 +1,4 @@
-"""Starting processes quickly, with one thread each and within the system's limits."""
+"""Starting processes: quickly, with one thread each, within the system's limits."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import resource
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing import connection
 
 from es.errors import UsageError
 from es.program import IN_CHECKOUT, PROJECT
 
-OPEN_FILES = 8192  # enough for two thousand workers, and less than any system's ceiling
-CORES = "ES_CORES"  # the variable that says how many cores are to be used, where not all are
-PRELOAD = "ES_PRELOAD"  # the variable that names the environment whose simulator is preloaded
+OPEN_FILES = 8192  # enough for two thousand workers, and less than any system's limit
+CORES = "ES_CORES"  # this variable limits the number of cores that are used
+PRELOAD = "ES_PRELOAD"  # this variable names the environment whose simulator is preloaded
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
@@ -25,7 +25,7 @@ TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def cores() -> int:
-    """The number of processor cores this process may use."""
+    """Return the number of processor cores that this process may use."""
     if chosen := os.environ.get(CORES):
         return int(chosen)
     if hasattr(os, "sched_getaffinity"):
@@ -34,25 +34,24 @@ def cores() -> int:
 
 
 def limit_threads() -> None:
-    """One thread for every numeric library imported from now on, here and in child processes.
+    """Give numeric libraries one thread each, here and in child processes; call before imports.
 
-    Workers fill the cores; threads inside them would only fight, and change how sums are rounded.
+    The workers use all cores; more threads would slow them down and change how sums are rounded.
     """
     os.environ.update(ONE_THREAD)
 
 
 def start_forkserver(preload: Sequence[str]) -> None:
-    """Starts the process that workers are forked from; it imports the modules `preload`.
+    """Start the process that workers are forked from; it imports the modules `preload`.
 
-    It works beside the caller's own imports, and its memory is shared by all workers.
+    It runs beside the caller's own imports, and all workers share its memory.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(preload))
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Children inherit the limit, and this one holds a file for each worker.
-    allow_open_files(OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES))
     from multiprocessing import forkserver
 
+    forkserver.set_forkserver_preload(list(preload))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # The fork server inherits the limit, and has open files for each worker.
+    allow_open_files(OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES))
     try:
         with for_helpers():
             forkserver.ensure_running()
@@ -65,34 +64,38 @@ def start_forkserver(preload: Sequence[str]) -> None:
 
 @contextmanager
 def for_helpers() -> Iterator[None]:
-    """Where helpers may be started, whose imports Ctrl-C is not to interrupt.
+    """Hold back Ctrl-C from helpers that are started in this context, while they import.
 
-    The fork server may be started at any start of a worker: it can be killed.
+    Any start of a worker may start the fork server again, since that may have been killed.
     """
     from multiprocessing import resource_tracker
 
     with variables(importing_variables()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the resource tracker was killed, and is relaunched
-        resource_tracker.ensure_running()  # first, since it lets go of the signals held here
-        with _terminal_signals_held():
+        warnings.simplefilter("ignore")  # of a resource tracker that was killed and starts again
+        resource_tracker.ensure_running()  # first, since it unblocks the signals
+        signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
+        try:
             yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
 
 
-def end_with_parent() -> None:
-    """Has this process end when its parent is gone, however it went, even in a long episode."""
+def end_with_parent(clean_up: Callable[[], None] = lambda: None) -> None:
+    """End this process when its parent has ended, even in a long episode."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     sentinel = parent.sentinel
 
     def wait() -> None:
         connection.wait([sentinel])
+        clean_up()
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
 
 
 def allow_open_files(wanted: int) -> None:
-    """Raises the limit on open files to `wanted` if it is lower; UsageError where it cannot."""
+    """Raise the limit on open files to at least `wanted`, or UsageError if that fails."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
@@ -108,9 +111,9 @@ def allow_open_files(wanted: int) -> None:
 def importing_variables() -> dict[str, str]:
     """Return the variables with which a new interpreter finds this package.
 
-    The fork server does not take over sys.path: without them nothing is preloaded, silently, and
-    every worker imports everything by itself. The folder that the program was started in is not
-    searched first, as it would be: whatever is called like a standard module there would be run.
+    The fork server does not get sys.path: without them it silently preloads nothing, and every
+    worker imports everything. The current folder is not searched, since a file there that is named
+    like a standard module would be run.
     """
     folders = [str(PROJECT)] if IN_CHECKOUT else []
     path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
@@ -119,27 +122,12 @@ def importing_variables() -> dict[str, str]:
 
 @contextmanager
 def variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Give environment variables these values in here, and restore what they had before."""
-    before = {name: os.environ.get(name) for name in values}
+    """Give environment variables these values in this context."""
+    before = {name: os.environ[name] for name in values if name in os.environ}
     os.environ.update(values)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _terminal_signals_held() -> Iterator[None]:
-    """A program started in here never gets them; here, they come when this ends.
-
-    Ctrl-C reaches every process of the terminal, and would interrupt the fork server's imports.
-    """
-    signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
+        for name in values.keys() - before.keys():
+            os.environ.pop(name, None)
+        os.environ.update(before)

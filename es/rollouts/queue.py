@@ -1,4 +1,4 @@
-"""The tasks of a batch on their way to whichever worker is free first."""
+"""The queue of tasks, from which each free worker takes the next."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from multiprocessing.context import BaseContext
 
 from es.rollouts.rollout import Task
 
-# A batch and a task's five numbers. 64 bytes divide a pipe's pages: no reader ever gets a part of a
-# record.
+# A batch's number and a task's five. Since 64 divides a pipe's pages, records are read whole.
 RECORD = struct.Struct("<6q16x")
-WRITE = select.PIPE_BUF // RECORD.size * RECORD.size  # what a pipe takes as one piece
+WRITE = select.PIPE_BUF // RECORD.size * RECORD.size  # bytes of an atomic write
 
 
 class TaskQueue:
     """A pipe that all workers read, one record at a time.
 
-    The kernel hands tasks out, so that the next one costs no answer of the master's, and none is
-    lost with a worker that dies before taking one.
+    A worker need not wait for the master to get its next task, and takes no tasks in advance that
+    would be lost if it died.
     """
 
     def __init__(self, context: BaseContext) -> None:
@@ -31,14 +30,11 @@ class TaskQueue:
         self._waiting = memoryview(b"")
 
     def fileno(self) -> int:
-        """The file to wait for: writable when `put` can go on."""
+        """Return the file that is writable when `put` can go on."""
         return self._writer.fileno()
 
     def put(self, batch: int, tasks: Sequence[Task] = ()) -> bool:
-        """Hands out tasks, and those that still wait; whether the pipe took them all.
-
-        batch: the number that comes back with their results.
-        """
+        """Write these tasks and those that still wait; return whether the pipe took them all."""
         records = [RECORD.pack(batch, *task[:-1], min(task.cap, sys.maxsize)) for task in tasks]
         self._waiting = memoryview(bytes(self._waiting) + b"".join(records))
         try:
@@ -50,11 +46,11 @@ class TaskQueue:
         return True
 
     def empty(self) -> bool:
-        """Whether all tasks were taken."""
+        """Return whether all tasks were taken."""
         return not self._waiting and not self.reader.poll()
 
     def close(self) -> None:
-        """Takes back the tasks that nobody took; free workers then see the end."""
+        """Discard the tasks that nobody took; free workers then read the end of the pipe."""
         self._writer.close()
         if not self.reader.closed:
             while self.reader.poll() and os.read(self.reader.fileno(), WRITE):
@@ -63,9 +59,8 @@ class TaskQueue:
 
 
 def take(reader: Connection) -> tuple[int, Task] | None:
-    """The next task with its batch; None when the queue is closed. Waits for one or the other."""
-    record = os.read(reader.fileno(), RECORD.size)
-    if not record:
+    """Wait for the next task and return it with its batch, or None once the queue is closed."""
+    if not (record := os.read(reader.fileno(), RECORD.size)):
         return None
     batch, *task = RECORD.unpack(record)
     return batch, Task(*task)

@@ -1,4 +1,4 @@
-"""The one episode loop: training, evaluation and watching all play through it."""
+"""Tasks and results, and the episode loop of training, evaluation and watching."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from es.noise import DoubleArray, FloatArray, Stream, derive_seeds, perturb, see
 
 
 class Environment(Protocol):
-    """What the loop needs of a Gymnasium environment."""
+    """What the loop uses of a Gymnasium environment."""
 
     def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode: its first observation, and more."""
+        """Start an episode; return its first observation, and information."""
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Observation, reward, whether the episode terminated, was truncated, and more."""
+        """Return observation, reward, terminated, truncated, and information."""
 
     def close(self) -> None:
-        """Frees what the environment holds."""
+        """Free the environment's resources."""
 
 
 class Actor(Protocol):
     """A policy: bound to parameters and reset once per episode, then asked for every action."""
 
     def bind(self, theta: FloatArray, statistics: DoubleArray | None = None) -> None:
-        """Takes over theta: (P,) float32, and the statistics that normalise observations."""
+        """Use theta, (P,) float32, and the statistics of a `Snapshot`."""
 
     def reset(self, noise_seeds: tuple[int, int] | None = None) -> None:
-        """Forgets the previous episode. noise_seeds: for noise on the actions of the next one."""
+        """Begin an episode. noise_seeds: of the noise on its actions; None: no noise."""
 
     def act(self, observation: Any) -> Any:
-        """The action for the next step."""
+        """Return the action for the next step."""
 
     def observed(self) -> DoubleArray | None:
-        """(2, inputs): what was seen since the reset, where observations are normalised.
+        """Return sums over the steps since the reset, (2, inputs), if observations are normalised.
 
-        The sums, and those of the squares, of deviations from the means that it is bound to.
+        They sum the deviations from the statistics' means, and the squares of these deviations.
         """
 
 
 class Recipe(NamedTuple):
-    """How a process makes the things to play with; all of it can be pickled.
+    """How a process makes its environment and actor; it can be pickled.
 
-    max_steps: what the environment leaves to the loop, when its episodes are cut off.
-    param_fraction: of the parameters that a perturbation changes.
+    max_steps: the environment's own step limit, which the loop applies. param_fraction: the share
+    of the parameters that a perturbation changes.
     """
 
     make_env: Callable[[], Environment]
@@ -55,15 +55,14 @@ class Recipe(NamedTuple):
     param_fraction: float = 1.0
 
     def cap(self, cap: int) -> int:
-        """Steps per episode at most, where the user asks for `cap`."""
+        """Return the smaller one of `cap` and the environment's own step limit."""
         return cap if self.max_steps is None else min(cap, self.max_steps)
 
 
 class Snapshot(NamedTuple):
-    """What one update's episodes are played with. theta: (P,) float32.
+    """The parameters of one update's episodes. theta: (P,) float32.
 
-    statistics: (2, inputs), means and 1 / standard deviation of the observations, where these are
-    normalised.
+    statistics: means and 1 / standard deviation, (2, inputs), if observations are normalised.
     """
 
     theta: FloatArray
@@ -72,7 +71,7 @@ class Snapshot(NamedTuple):
 
 
 class Task(NamedTuple):
-    """One episode to play. sign 0: the unperturbed parameters. cap: steps at most."""
+    """One episode to play. sign: 0 for the unperturbed parameters. cap: the step limit."""
 
     index: int  # type: ignore[assignment]  # hides a method of tuples
     noise_seed: int
@@ -89,21 +88,20 @@ def training_tasks(
     episodes: int = 1,
     seeding: str = "pair",
 ) -> list[Task]:
-    """So many tasks for each perturbation (noise seed, sign), then for the unperturbed parameters.
+    """Return tasks for each perturbation (noise seed, sign), then for the unperturbed parameters.
 
-    seeding: who plays the same episodes. pair: perturbations by the same noise, so that what
-    differs is due to its sign; update: all; independent: none.
+    seeding: which members play the same episodes. pair: those with the same noise, so that returns
+    differ by its sign alone; update: all; independent: none.
     """
     members = [*perturbations, (0, 0)]
-    if seeding == "independent":
-        groups = list(range(len(members)))
-    elif seeding == "update":
-        groups = [0] * len(members)
-    else:
-        places: dict[int, int] = {}
-        groups = [places.setdefault(noise_seed, len(places)) for noise_seed, _ in perturbations]
-        groups.append(len(places))
-    seeds = derive_seeds(seed, update, Stream.EPISODE, (max(groups) + 1) * episodes)
+    keys: dict[str, Sequence[object]] = {
+        "pair": [noise_seed if sign else None for noise_seed, sign in members],
+        "update": [0] * len(members),
+        "independent": range(len(members)),
+    }
+    places: dict[object, int] = {}
+    groups = [places.setdefault(key, len(places)) for key in keys[seeding]]
+    seeds = derive_seeds(seed, update, Stream.EPISODE, len(places) * episodes)
     return [
         Task(member * episodes + k, noise_seed, sign, seeds[groups[member] * episodes + k], cap)
         for member, (noise_seed, sign) in enumerate(members)
@@ -112,21 +110,18 @@ def training_tasks(
 
 
 def evaluation_seed(seed: int, update: int, index: int) -> int:
-    """The episode seed of an evaluation's episode, for the parameters after `update` updates."""
+    """Return the seed of episode `index` of the evaluation after `update` updates."""
     return derive_seeds(seed, update, Stream.EVALUATION, index + 1)[index]
 
 
 def evaluation_tasks(seed: int, update: int, episodes: int, cap: int) -> list[Task]:
-    """Fresh episodes for the unperturbed parameters."""
+    """Return the tasks of an evaluation of the unperturbed parameters."""
     seeds = derive_seeds(seed, update, Stream.EVALUATION, episodes)
     return [Task(index, 0, 0, episode_seed, cap) for index, episode_seed in enumerate(seeds)]
 
 
 class Result(NamedTuple):
-    """What comes back of a task.
-
-    observed: (2, inputs), as of `Actor.observed`.
-    """
+    """The result of a task. observed: as `Actor.observed` returns it."""
 
     index: int  # type: ignore[assignment]  # hides a method of tuples
     episode_return: float
@@ -142,13 +137,9 @@ class Episode(NamedTuple):
 
 
 def rollout(
-    env: Environment,
-    actor: Actor,
-    seed: int,
-    cap: int,
-    noise_seeds: tuple[int, int] | None = None,
+    env: Environment, actor: Actor, seed: int, cap: int, noise_seeds: tuple[int, int] | None = None
 ) -> Episode:
-    """Plays one episode of at most `cap` steps; the outcome depends on the arguments alone."""
+    """Play one episode of at most `cap` steps; the outcome depends on the arguments alone."""
     seed_shared_generators(seed)
     observation, _ = env.reset(seed=seed)
     actor.reset(noise_seeds)
@@ -156,14 +147,14 @@ def rollout(
     total, steps = 0.0, 0
     for steps in range(1, cap + 1):  # noqa: B007 (counted for the result)
         observation, reward, terminated, truncated, _ = step(act(observation))
-        total += float(reward)  # which would stay in single precision
+        total += float(reward)  # a NumPy float32 would make the sum one
         if terminated or truncated:
             break
     return Episode(total, steps)
 
 
 class Player:
-    """One process's environment and actor, and the buffer for the perturbed parameters."""
+    """A process's environment and actor, and the buffer for the perturbed parameters."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.env = recipe.make_env()
@@ -172,7 +163,7 @@ class Player:
         self._perturbed: FloatArray | None = None
 
     def play(self, snapshot: Snapshot, task: Task) -> Result:
-        """Plays a task's episode with its perturbation of the snapshot's parameters."""
+        """Play a task's episode with its perturbation of the snapshot's parameters."""
         theta, sigma, statistics = snapshot
         if self._perturbed is None:
             self._perturbed = np.empty_like(theta)

@@ -1,4 +1,4 @@
-"""A worker process: builds an environment and an actor once, then plays what comes."""
+"""A worker process: it builds an environment and an actor, then plays tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IDLE = -1
 
 
 class Failure(NamedTuple):
-    """Sent by a worker instead of a result: the traceback of what went wrong."""
+    """Sent by a worker that has failed and ends."""
 
     traceback: str
 
@@ -31,7 +31,7 @@ class Ready(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Sent by a worker when it has played a task of a batch."""
+    """Sent by a worker for each task that it has played."""
 
     batch: int
     result: Result
@@ -40,9 +40,9 @@ class Done(NamedTuple):
 class Shared(NamedTuple):
     """What the master and all workers share.
 
-    tasks: the end of the queue to read. theta: (P,) float32 in shared memory, sigma and statistics:
-    (2 * inputs,) doubles, the snapshot of the moment. playing: for each worker the index of the
-    task that it plays, or IDLE. since: when it began to, as of time.monotonic.
+    tasks: the readable end of the queue. theta, (P,) float32, sigma, and statistics, (2 * inputs,)
+    doubles: the current snapshot. playing: for each worker the index of the task that it plays, or
+    IDLE. since: the time.monotonic at which it took that task.
     """
 
     tasks: connection.Connection
@@ -53,7 +53,7 @@ class Shared(NamedTuple):
     since: Any
 
     def snapshot(self) -> Snapshot:
-        """Return the snapshot whose arrays lie in the shared memory."""
+        """Return the current snapshot, whose arrays are views of the shared memory."""
         statistics = None
         if len(self.statistics):
             statistics = np.frombuffer(memoryview(self.statistics)).reshape(2, -1)
@@ -61,9 +61,9 @@ class Shared(NamedTuple):
 
 
 def work(results: connection.Connection, recipe: Recipe, shared: Shared, number: int) -> None:
-    """The life of worker `number`: build, then play what comes until there are no more tasks."""
-    gc.freeze()  # to look through what was imported would copy the pages that workers share
-    # Ctrl-C and a closed terminal reach every process: the master decides when a worker ends.
+    """Run worker `number`: build, then play tasks until the queue is closed."""
+    gc.freeze()  # collecting imported objects would copy the pages that workers share
+    # Ctrl-C and a closed terminal reach every process, but the master decides when a worker ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

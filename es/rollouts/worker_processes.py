@@ -1,4 +1,4 @@
-"""The worker processes: started, listened to, and replaced when they are lost."""
+"""The worker processes: start them, receive from them, replace lost ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import selectors
 import signal
 import time
+from collections.abc import Callable
 from multiprocessing import connection
 from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple
@@ -14,32 +15,30 @@ import psutil
 
 from es.errors import RunError
 from es.rollouts.interface import FAILURES
-from es.rollouts.processes import allow_open_files, for_helpers
+from es.rollouts.processes import cores, for_helpers
 from es.rollouts.rollout import Recipe
 from es.rollouts.worker import IDLE, Done, Failure, Ready, Shared, work
 
 CLOSE_SECONDS = 1.0
-FILES_PER_WORKER, OTHER_FILES = 4, 64
-ATTEMPTS, PAUSE_SECONDS = 10, 0.1  # at starting a process: the fork server may just have died
-
-UNKNOWN = 255  # what multiprocessing takes for the exit code when the fork server cannot tell it
+ATTEMPTS, PAUSE_SECONDS = 10, 0.1  # to start a process: the fork server may just have died
+UNKNOWN = 255  # multiprocessing's exit code when the fork server cannot tell it
 
 
 class Worker:
-    """The master's end of one worker process. ready: whether it has built what it plays with."""
+    """The master's end of a worker process. ready: whether it can play."""
 
     def __init__(self, number: int, process: Any, ours: connection.Connection) -> None:
         self.number, self.process, self.connection = number, process, ours
-        # Not by number alone: once the fork server is dead, that of an ended worker may be reused.
+        # psutil also compares start times: without a fork server, the id may be reused.
         try:
             self.handle: psutil.Process | None = psutil.Process(process.pid)
-        except psutil.NoSuchProcess:  # dead already
+        except psutil.NoSuchProcess:
             self.handle = None
         self.ready = False
         self.killed_for = ""
 
     def kill(self, reason: str = "") -> None:
-        """End it at once. reason: what `LostWorker` then gives as the cause."""
+        """End it at once. reason: the cause in `LostWorker`."""
         self.killed_for = reason
         if self.handle is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -47,10 +46,7 @@ class Worker:
 
 
 class LostWorker(NamedTuple):
-    """A worker that is no more.
-
-    cause: what happened, in words after "worker 3". traceback: its own, if any.
-    """
+    """A worker that has ended. cause: in words that follow "worker 3". traceback: its own."""
 
     worker: Worker
     cause: str
@@ -58,20 +54,16 @@ class LostWorker(NamedTuple):
 
 
 class WorkerProcesses:
-    """The workers, by number, and what they send. The context's fork server makes them."""
+    """The workers by number, which the context's fork server starts, and what they send."""
 
     def __init__(self, context: BaseContext, recipe: Recipe, shared: Shared) -> None:
         self._context, self._recipe, self._shared = context, recipe, shared
         self.workers: dict[int, Worker] = {}
-        self._stillborn = 0  # workers in a row that were lost while they started
+        self._failed_starts = 0  # in a row
         self.selector = selectors.DefaultSelector()
 
-    def prepare(self, count: int) -> None:
-        """Make room for so many workers; raise UsageError where the system does not allow it."""
-        allow_open_files(OTHER_FILES + FILES_PER_WORKER * count)
-
     def start(self, number: int, attempts: int = ATTEMPTS) -> bool:
-        """Start worker `number`; return False where that fails, or raise RunError if alone."""
+        """Start worker `number`; return whether it works; raise RunError if none is left."""
         for left in reversed(range(attempts)):
             try:
                 worker = self._start(number)
@@ -87,28 +79,28 @@ class WorkerProcesses:
         return True
 
     def replace(self, lost: LostWorker) -> str:
-        """Start another worker, while that is of use; return in words what became of it.
+        """Start another worker, unless that keeps failing; return the outcome in words.
 
-        Raise RunError where none comes up.
+        Raise RunError if no worker can be started.
         """
         number = lost.worker.number
         self._shared.playing[number] = IDLE
-        self._stillborn = 0 if lost.worker.ready else self._stillborn + 1
-        given_up = self._stillborn >= FAILURES
+        self._failed_starts = 0 if lost.worker.ready else self._failed_starts + 1
+        given_up = self._failed_starts >= FAILURES
         if given_up and not any(worker.ready for worker in self.workers.values()):
             raise RunError(f"no worker can be started: the last one {lost.cause}{lost.traceback}")
         replaced = not given_up and self.start(number)
         return "replaced" if replaced else f"going on with {len(self.workers)}"
 
     def end_hung(self, timeout: float) -> None:
-        """Kill the workers whose episodes take longer than so many seconds."""
+        """Kill the workers whose episodes take longer than `timeout` seconds."""
         now = time.monotonic()
         for number, worker in self.workers.items():
             if self._shared.playing[number] != IDLE and now - self._shared.since[number] > timeout:
                 worker.kill(f"was ended: its episode took over {timeout:g} s (--rollout-timeout)")
 
     def receive(self, worker: Worker) -> list[Done | LostWorker]:
-        """Return what has come from a worker, one message at least; a loss is the last of them."""
+        """Return a worker's messages, at least one; if it is lost, `LostWorker` is the last."""
         messages: list[Done | LostWorker] = []
         more = True
         while more:
@@ -127,11 +119,11 @@ class WorkerProcesses:
                 messages.append(message)
         return messages
 
-    def close(self, *, busy: set[int]) -> None:
-        """End all workers: the free ones close their environments first, the `busy` are killed."""
+    def close(self) -> None:
+        """End all workers: free ones close their environments first, busy ones are killed."""
         for worker in self.workers.values():
             worker.connection.close()
-            if worker.number in busy:
+            if self._shared.playing[worker.number] != IDLE:
                 worker.kill()
         deadline = time.monotonic() + CLOSE_SECONDS
         for worker in self.workers.values():
@@ -174,3 +166,22 @@ class WorkerProcesses:
         if code == UNKNOWN:
             return "died, and with it the fork server, which knew of what"
         return f"died (exit code {code})"
+
+
+def affordable_workers(wanted: int, pid: int, say: Callable[[str], None]) -> int:
+    """Return `wanted`, or one worker per core if those need over half of the free memory.
+
+    pid: a worker's, whose memory is measured. say: tells the user about the latter case.
+    """
+    try:
+        each = psutil.Process(pid).memory_full_info().uss
+    except psutil.NoSuchProcess:  # it will be replaced
+        return wanted
+    free, count = psutil.virtual_memory().available, min(wanted, cores())
+    if wanted * each <= free / 2:
+        return wanted
+    say(
+        f"{wanted} workers would take {wanted * each / 2**30:.1f} of the "
+        f"{free / 2**30:.1f} GiB of free memory: using {count}, one per core."
+    )
+    return count

@@ -161,7 +161,7 @@ def _make_strategy(
         lr_decay=config.lr_decay,
         lr_schedule=config.lr_schedule,
         updates=config.max_gradient_updates,
-        optimizer=config.optimizer_name,
+        optimizer_name=config.optimizer_name,
         momentum=config.momentum,
         weight_decay=config.weight_decay,
         antithetic=config.sampling == "antithetic",

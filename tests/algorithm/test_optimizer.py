@@ -35,7 +35,7 @@ def test_momentum_and_weight_decay_of_sgd_against_their_formulas():
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_weight_decay_of_adam_is_l2_and_of_adamw_decoupled(optimizer):
     strategy = Strategy(
-        theta(), n=8, sigma=0.05, lr=0.02, optimizer=optimizer, weight_decay=0.5, seed=1
+        theta(), n=8, sigma=0.05, lr=0.02, optimizer_name=optimizer, weight_decay=0.5, seed=1
     )
     first, second = np.zeros(SIZE), np.zeros(SIZE)
     for t, (before, gradient) in enumerate(steps(strategy, 4), start=1):
@@ -76,7 +76,7 @@ def test_schedules_and_decay_of_the_learning_rate():
     ],
 )
 def test_load_optimizer_refuses_moments_that_do_not_fit(change):
-    adam = Strategy(theta(), n=4, sigma=0.1, lr=0.1, optimizer="adam")
+    adam = Strategy(theta(), n=4, sigma=0.1, lr=0.1, optimizer_name="adam")
     adam.tell([1.0, 2.0, 3.0, 4.0])
     moments = copy.deepcopy(adam.optimizer.moments())
     adam.optimizer.load(moments)

@@ -49,19 +49,16 @@ def test_returns_that_are_no_numbers_rank_last():
 
 
 def test_one_episode_that_is_no_number_spoils_the_mean():
-    batch = group_by_perturbation(
-        results([1.0, math.nan, math.inf, -math.inf, 5.0, 5.0, 1.0, 1.0]), 2
-    )
+    returns = [1.0, math.nan, math.inf, -math.inf, 5.0, 5.0, 1.0, 1.0]
+    batch = group_by_perturbation(results(returns), 2)
     assert np.isnan(batch.returns).tolist() == [True, True, False]
     assert (batch.fitness < 5).tolist() == [True, True, False]
 
 
 def test_the_lowest_of_numbers_still_is_finite():
     lowest = float(np.finfo(float).min)
-    assert group_by_perturbation(results([lowest, math.nan, 0.0]), 1).fitness.tolist() == [
-        lowest,
-        lowest,
-    ]
+    batch = group_by_perturbation(results([lowest, math.nan, 0.0]), 1)
+    assert batch.fitness.tolist() == [lowest, lowest]
 
 
 def test_no_number_at_all_is_an_error():

@@ -55,7 +55,9 @@ def test_sgd_steps_along_the_brute_force_sum():
 
 def test_adam_steps_along_the_brute_force_sum():
     """Against Adam (Kingma and Ba 2015, algorithm 1) written out in float64."""
-    strategy = Strategy(theta(), n=8, sigma=0.05, lr=0.02, lr_decay=0.9, optimizer="adam", seed=11)
+    strategy = Strategy(
+        theta(), n=8, sigma=0.05, lr=0.02, lr_decay=0.9, optimizer_name="adam", seed=11
+    )
     expected = theta().astype(np.float64)
     first, second = np.zeros(SIZE), np.zeros(SIZE)
     for update in range(4):
@@ -155,7 +157,7 @@ def test_gradient_points_uphill_on_a_quadratic():
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
 def test_a_batch_without_signal_changes_nothing_but_the_count(optimizer):
     strategy = Strategy(
-        theta(), n=4, sigma=0.1, lr=0.1, lr_decay=0.5, optimizer=optimizer, weight_decay=0.1
+        theta(), n=4, sigma=0.1, lr=0.1, lr_decay=0.5, optimizer_name=optimizer, weight_decay=0.1
     )
     strategy.tell([1.0, 2.0, 3.0, 4.0])  # gives Adam a momentum that could move theta
     before = strategy.theta.copy()
@@ -195,7 +197,7 @@ def test_parameters_that_leave_the_range_of_numbers_stop_the_run():
 
 def test_moments_that_leave_the_range_of_numbers_stop_the_run():
     """The squares of such a gradient do, while the parameters stay where they are."""
-    strategy = Strategy(theta(), n=2, sigma=1.0, lr=0.1, optimizer="adam", shaping="raw")
+    strategy = Strategy(theta(), n=2, sigma=1.0, lr=0.1, optimizer_name="adam", shaping="raw")
     with pytest.raises(RunError, match="no longer finite"):
         strategy.tell([1e25, 0.0])
     assert np.isfinite(strategy.theta).all()

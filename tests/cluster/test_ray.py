@@ -20,9 +20,14 @@ RUN = Path("checkpoints/Acrobot-v1")
 ACROBOT = ("--small-net", "--env-name", "Acrobot-v1", "--n", 40, "--seed", 1, "--obs-norm")
 
 
-def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, monkeypatch):
-    folder = tempfile.mkdtemp(dir="/tmp")  # whose path is short enough for Ray's sockets
-    monkeypatch.setenv("TMPDIR", folder)
+@pytest.fixture
+def folder(monkeypatch):
+    """A folder for temporary files, whose path is short enough for Ray's sockets."""
+    monkeypatch.setenv("TMPDIR", tempfile.mkdtemp(dir="/tmp"))
+    return Path(os.environ["TMPDIR"])
+
+
+def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, folder):
     process = start(*ACROBOT, "--ray", "local", "--workers", 1)
     wait_until(lambda: has_rows(RUN, 1))
     pids = descendants(process.pid)
@@ -40,28 +45,24 @@ def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, monkeypatch):
     assert (process.returncode, err) == (130, "")
     wait_until(lambda: all_gone(pids))
     # All but what torch makes when it is imported.
-    assert all(path.name.startswith("torchinductor_") for path in Path(folder).iterdir())
+    assert all(path.name.startswith("torchinductor_") for path in folder.iterdir())
     assert read(RUN / "latest.safetensors").counters.update >= 1
     assert out.splitlines()[-1].startswith("Interrupted after ")
 
 
-def test_the_death_of_the_master_ends_a_ray_of_its_own(start, monkeypatch):
-    folder = tempfile.mkdtemp(dir="/tmp")
-    monkeypatch.setenv("TMPDIR", folder)
+def test_the_death_of_the_master_ends_a_ray_of_its_own(start, folder):
     process = start(*ACROBOT, "--ray", "local", "--workers", 1)
     wait_until(lambda: has_rows(RUN, 1))
     pids = descendants(process.pid)
     process.kill()
     process.wait()
     wait_until(lambda: all_gone(pids))
-    wait_until(lambda: not list(Path(folder).glob("ray-*")))
+    wait_until(lambda: not list(folder.glob("ray-*")))
 
 
-def test_an_interrupt_while_it_connects_is_quiet(start, monkeypatch):
-    folder = tempfile.mkdtemp(dir="/tmp")
-    monkeypatch.setenv("TMPDIR", folder)
+def test_an_interrupt_while_it_connects_is_quiet(start, folder):
     process = start(*ACROBOT, "--ray", "local")
-    wait_until(lambda: list(Path(folder).glob("ray-*")))
+    wait_until(lambda: list(folder.glob("ray-*")))
     time.sleep(0.3)  # somewhere in the imports
     pids = descendants(process.pid)
     os.killpg(process.pid, signal.SIGINT)

@@ -48,15 +48,8 @@ def test_a_score_that_is_no_number_is_neither_the_best_nor_the_target(program):
     every = ("--eval-every", 1, "--eval-episodes", 30, "--workers", 0)
     assert faulty(program, "run", *every, kwargs=("fault=nan",))[0] == 0
     assert not Path("run/best.safetensors").exists()
-    status, out, err = program(
-        "--test",
-        "--no-render",
-        "--restore",
-        "run/latest.safetensors",
-        "--episodes",
-        30,
-        *FAULTY[:2],
-    )
+    play = ("--test", "--no-render", "--restore", "run/latest.safetensors", "--episodes", 30)
+    status, out, err = program(*play, *FAULTY[:2])
     assert (status, err) == (0, "")
     assert "mean nan" in out
 

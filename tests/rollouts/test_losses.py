@@ -38,9 +38,7 @@ def test_a_pool_goes_on_with_the_workers_that_could_be_started(pool, monkeypatch
     expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
     assert few.evaluate(SNAPSHOT, TASKS) == expected
     os.kill(few.pids[0], signal.SIGKILL)
-    wait_until(
-        few._processes.workers[0].connection.poll
-    )  # a zombie's threads may live on for a moment
+    wait_until(few._processes.workers[0].connection.poll)  # its threads may live a little longer
     assert few.evaluate(SNAPSHOT, TASKS) == expected
     assert "going on with 1" in said.pop()
     room = 1
@@ -51,14 +49,9 @@ def test_a_pool_goes_on_with_the_workers_that_could_be_started(pool, monkeypatch
 
 
 def test_an_exception_of_the_environment_comes_with_task_and_traceback(pool):
-    failing = pool(recipe(Raising))
-    with pytest.raises(RunError, match=r"(?s)Task\(index=5.*ValueError: unlucky"):
-        failing.evaluate(SNAPSHOT, [*TASKS[:5], UNLUCKY])
-
-
-def test_in_this_process_it_does_too():
-    with pytest.raises(RunError, match=r"(?s)Task\(index=5.*ValueError: unlucky"):
-        InProcessPool(recipe(Raising)).evaluate(SNAPSHOT, [*TASKS[:5], UNLUCKY])
+    for failing in (pool(recipe(Raising)), InProcessPool(recipe(Raising))):
+        with pytest.raises(RunError, match=r"(?s)Task\(index=5.*ValueError: unlucky"):
+            failing.evaluate(SNAPSHOT, [*TASKS[:5], UNLUCKY])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 import os
 import resource
 import signal
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -8,9 +9,9 @@ import pytest
 from es.errors import RunError, UsageError
 from es.rollouts import processes
 from es.rollouts.in_process import InProcessPool
-from es.rollouts.memory import affordable_workers
 from es.rollouts.pool import WorkerPool
 from es.rollouts.rollout import Snapshot
+from es.rollouts.worker_processes import affordable_workers
 from tests.conftest import all_gone
 from tests.fakes import SNAPSHOT, TASKS, recipe
 
@@ -104,11 +105,15 @@ def test_workers_have_one_thread_for_numbers(pool):
 
 
 def test_workers_that_would_take_over_half_of_the_memory_become_one_per_core(pool, monkeypatch):
-    assert affordable_workers(41, bytes_each=10, bytes_free=820) == 41
-    assert affordable_workers(41, bytes_each=10, bytes_free=819) == min(41, processes.cores())
-    memory = psutil.virtual_memory()._replace(available=10)
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     said: list[str] = []
+    memory = psutil.virtual_memory()._replace(available=820)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    with monkeypatch.context() as patch:
+        patch.setattr(psutil.Process, "memory_full_info", lambda self: SimpleNamespace(uss=10))
+        assert affordable_workers(41, os.getpid(), said.append) == 41
+        memory = memory._replace(available=819)
+        assert affordable_workers(41, os.getpid(), said.append) == min(41, processes.cores())
+    assert "memory" in said.pop()
     few = WorkerPool(recipe(), size=10, members=41, workers=None, say=said.append)
     try:
         assert len(few.pids) == processes.cores()
