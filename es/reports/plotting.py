@@ -79,11 +79,11 @@ def draw_target(axes: Axes, target: float, *, in_legend: bool = True) -> None:
     if in_legend:
         line.set_label(words)
         return
-    box = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0}
-    style = {"verticalalignment": "top", "fontsize": "small", "zorder": 4, "bbox": box}
-    across = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points"}
-    # At the left, where curves are seldom that high.
-    axes.annotate(words, (0.01, target), (0, -3), **across, **style)
+    axes.annotate(  # at the left, where curves are seldom that high
+        words, (0.01, target), (0, -3), xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points", verticalalignment="top", fontsize="small", zorder=4,
+        bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0},
+    )  # fmt: skip
 
 
 def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
@@ -93,8 +93,10 @@ def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
     """
     width = figure.get_figwidth()
     for fewer in range(round(columns * width / WIDTH), 0, -1):
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "ncols": fewer}
-        legend = figure.legend(title=title, frameon=False, handlelength=3.5, **place)
+        legend = figure.legend(
+            loc="upper center", bbox_to_anchor=(0.5, 0), ncols=fewer, frameon=False,
+            handlelength=3.5, title=title,
+        )  # fmt: skip
         for text in legend.get_texts():
             text.set_text(textwrap.fill(text.get_text(), int(LETTERS * width)))
         if legend.get_window_extent().width <= figure.bbox.width:

@@ -20,6 +20,11 @@ from es.runs.directory import CURVE, open_new
 from tests.records import RETURNS, events_of, png, record, write
 
 
+def reporter_of(directory, update=0):
+    counters = Counters(update, 0, 0, 0.0, 1, None, 0.1, 0.1)
+    return Reporter(directory, Terminal(silent=True), title="", counters=counters, settings={})
+
+
 def test_the_figures_of_a_batch():
     returns = np.array([1.0, 4.0, 4.0, 7.0])
     assert describe_population(Population(returns, -returns, [10, 20, 30, 40], 4.0)) == {
@@ -78,23 +83,14 @@ def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):
     names: list[str] = []
     monkeypatch.setattr(checkpoints, "save", lambda checkpoint, path: names.append(path.name))
     monkeypatch.setattr(AppendOnlyFile, "flush", lambda file: names.append(file._path.name[:8]))
-    counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
-    reporter = Reporter(directory, Terminal(silent=True), title="", counters=counters, settings={})
+    directory = open_new(tmp_path / "run")
+    reporter = reporter_of(directory)
     checkpoint: Any = None
     names.clear()
-    reporter.commit(
-        dict.fromkeys(
-            ("latest.safetensors", "update-3.safetensors", "best.safetensors"), checkpoint
-        )
-    )
+    files = ("latest.safetensors", "update-3.safetensors", "best.safetensors")
+    reporter.commit(dict.fromkeys(files, checkpoint))
     assert reporter.close(hurried=lambda: True) == {}
-    assert names == [
-        "progress",
-        "events.o",
-        "update-3.safetensors",
-        "best.safetensors",
-        "latest.safetensors",
-    ]
+    assert names == ["progress", "events.o", files[1], files[2], files[0]]
     directory.close()
 
 
@@ -112,10 +108,7 @@ def test_the_curve_is_among_the_events_when_the_updates_have_doubled_and_in_the_
     monkeypatch.setattr("es.reports.learning_curve.REDRAW_SECONDS", 0)
     directory = open_new(tmp_path / "run")
     for first, last in ((0, 9), (9, 20)):
-        counters = Counters(first, 0, 0, 0.0, 1, None, 0.1, 0.1)
-        reporter = Reporter(
-            directory, Terminal(silent=True), title="", counters=counters, settings={}
-        )
+        reporter = reporter_of(directory, first)
         for update in range(first + 1, last + 1):
             reporter.commit({}, played=(record(update), RETURNS))
         reporter.close(hurried=lambda: True)
@@ -163,8 +156,8 @@ def test_the_last_state_is_drawn_at_the_end_of_a_run(tmp_path, monkeypatch, inte
     seconds = ("HURRIED_SECONDS", "PICTURE_SECONDS")
     for name, patience in zip(seconds, (600.0, 0.0) if interrupted else (0.0, 600.0), strict=True):
         monkeypatch.setattr(f"es.reports.reporter.{name}", patience)
-    counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
-    reporter = Reporter(directory, Terminal(silent=True), title="", counters=counters, settings={})
+    directory = open_new(tmp_path / "run")
+    reporter = reporter_of(directory)
     reporter.commit({}, played=(record(1), RETURNS))
     reporter.close(hurried=lambda: interrupted)
     directory.close()
