@@ -29,7 +29,7 @@ def loop(seed: int, *, report: bool) -> tuple[float, float]:
     """Seconds of a run's loop, and those of them spent on reporting and saving."""
     from es import train
     from es.main import main
-    from es.reports.reporter import Monitor
+    from es.reports.reporter import Reporter
     from es.reports.terminal import Terminal
 
     loops: list[float] = []
@@ -40,7 +40,7 @@ def loop(seed: int, *, report: bool) -> tuple[float, float]:
             mock.patch.object(train.Trainer, "run", timed(train.Trainer.run, loops))
         )
         for owner, name in (
-            (Monitor, "commit"), (Terminal, "report"), (train.Trainer, "_checkpoint")
+            (Reporter, "commit"), (Terminal, "report"), (train.Trainer, "_checkpoint")
         ):  # fmt: skip
             real = getattr(owner, name)
             quiet: Callable[..., Any] = lambda *arguments, **keywords: {}  # noqa: E731

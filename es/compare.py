@@ -1,13 +1,6 @@
-#!/usr/bin/env python3
-"""Compares several runs on one picture and in one table: python compare.py --help."""
+"""Compare several runs on one picture and in one table: python compare.py --help."""
 
 from __future__ import annotations
-
-import signal
-
-if __name__ == "__main__":
-    # Until the handlers are installed, Ctrl-C ends the program without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import re
 import sys
@@ -29,7 +22,7 @@ except ModuleNotFoundError as error:
     sys.exit(not_installed(error))
 
 By = Literal["frames", "episodes", "minutes"]
-WIDE = 200  # characters: what is not printed on a terminal need not be folded
+WIDE = 200  # characters: a table that is not printed on a terminal need not be folded
 
 
 @dataclass(frozen=True)
@@ -50,8 +43,7 @@ class Options:
     ]
     by: Annotated[By, tyro.conf.arg(help="What the returns are drawn against.")] = "frames"
     output: Annotated[
-        str,
-        tyro.conf.arg(metavar="NAME", help="Write NAME.png, NAME.csv and NAME.md."),
+        str, tyro.conf.arg(metavar="NAME", help="Write NAME.png, NAME.csv and NAME.md.")
     ] = "comparison"
 
 
@@ -61,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parse(argv: Sequence[str]) -> Options:
-    """The command line's options; exits for `--help`, and raises UsageError."""
+    """Return the command line's options; exit for `--help`; raise UsageError."""
     options: Options = read(Options, argv, "compare.py")
     if not options.run_dirs:
         raise UsageError("RUN_DIR: is missing; give the directories of runs, see --help")
@@ -69,10 +61,7 @@ def parse(argv: Sequence[str]) -> Options:
 
 
 def compare(options: Options, interrupts: Interrupts) -> int:
-    """Compare runs, write the files, print the table and return the exit status.
-
-    Raises UsageError.
-    """
+    """Compare runs, write files, print the table; return the exit status, or raise UsageError."""
     from rich.console import Console
 
     from es.reports import plotting
@@ -88,9 +77,9 @@ def compare(options: Options, interrupts: Interrupts) -> int:
     if not base.name:
         raise UsageError(f"--output {options.output}: must be the name of files")
     png, rows, text = (base.with_name(base.name + suffix) for suffix in (".png", ".csv", ".md"))
-    interrupts.defer()  # until the terminal is as it was
+    interrupts.defer()  # until the status line is gone from the terminal
     try:
-        # On a terminal alone; a picture of many environments takes its time.
+        # Shown on a terminal only: a picture of many environments takes seconds.
         with Console(stderr=True).status("Drawing the learning curves ..."), interrupts.allowed():
             drawn = plotting.png(draw_comparison(groups, options.by))
     except Interrupted as interrupted:
@@ -108,7 +97,3 @@ def compare(options: Options, interrupts: Interrupts) -> int:
     Console(highlight=False, width=width).print(table.for_terminal(groups))
     print("Written:", ", ".join(map(str, contents)))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""How MuJoCo draws: with what, and from where."""
+"""What MuJoCo draws with, and how its camera follows a body."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import gymnasium
 
 from es.errors import UsageError
 
-# What MuJoCo can draw with, without a display first: a graphics card, in software, on a display.
+# A graphics card, software, a display: those that need no display come first.
 BACKENDS = ("egl", "osmesa", "glfw")
 TRY_BACKEND = (
     "import importlib, sys;"
@@ -20,18 +20,18 @@ TRY_BACKEND = (
     "import mujoco;"
     "mujoco.MjrContext(mujoco.MjModel.from_xml_string('<mujoco/>'), 100)"
 )
-CAMERA_CHOICES = {"camera_id", "camera_name", "default_camera_config"}  # arguments of a user
+CAMERA_CHOICES = {"camera_id", "camera_name", "default_camera_config"}  # a user's arguments
 
 
 def choose_backend() -> None:
-    """Has MuJoCo draw with what works here, unless MUJOCO_GL says with what.
+    """Set MUJOCO_GL to a backend that works here, unless it is set; raise UsageError if none does.
 
-    Left to itself, it takes a display for granted. Raises UsageError where nothing works.
+    By default, MuJoCo assumes that there is a display.
     """
     if sys.platform != "linux" or "MUJOCO_GL" in os.environ:
         return
     for backend in BACKENDS:
-        # In a process of its own: one that does not work keeps others from being loaded.
+        # In a process of its own: a backend that fails keeps others from being loaded.
         tried = subprocess.run(
             [sys.executable, "-c", TRY_BACKEND, backend], capture_output=True, check=False
         )
@@ -45,10 +45,10 @@ def choose_backend() -> None:
 
 
 def travelling_body(env: gymnasium.Env) -> int | None:
-    """The body of a MuJoCo environment that leaves the place where it started, if there is one.
+    """Return the body of a MuJoCo environment that can travel anywhere, or None.
 
-    It is the one that the environment's camera is said to track, or else, where that is not said
-    to look at a place, the one that moves first in the model; and it is free to go anywhere.
+    It is the body that the environment's camera is set to track. If the camera is not set to look
+    at a place either, it is the first body of the model that moves.
     """
     renderer = getattr(env.unwrapped, "mujoco_renderer", None)
     if renderer is None:
@@ -60,7 +60,7 @@ def travelling_body(env: gymnasium.Env) -> int | None:
     if tracked is None and "lookat" not in config and model.njnt:
         tracked = model.jnt_bodyid[0]
     body = int(model.body_rootid[max(tracked or 0, 0)])
-    if not model.body_jntnum[body]:  # as of the world
+    if not model.body_jntnum[body]:  # such as the world
         return None
     joint = model.body_jntadr[body]
     travels = {int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_SLIDE)}
@@ -68,9 +68,9 @@ def travelling_body(env: gymnasium.Env) -> int | None:
 
 
 class Followed(gymnasium.Wrapper):
-    """Draws a travelling body on endless floors, in light that goes with it.
+    """Draw a travelling body on endless floors, with lights that follow it.
 
-    Episodes stay the same. moves_camera: whether the environment's camera goes with it, too.
+    Episodes stay the same. moves_camera: whether the environment's camera follows the body, too.
     """
 
     def __init__(self, env: gymnasium.Env, body: int, moves_camera: bool) -> None:
@@ -81,13 +81,13 @@ class Followed(gymnasium.Wrapper):
         _lay_endless_floors(self._renderer.model)
 
     def render(self) -> Any:
-        """The picture."""
+        """Return the picture."""
         import mujoco
 
         renderer = self._renderer
         if not renderer.viewer:
             super().render()  # makes the viewer
-            # It would be a white line where a floor without an end meets the sky.
+            # Haze would be a white line between an endless floor and the sky.
             renderer.viewer.scn.flags[mujoco.mjtRndFlag.mjRND_HAZE] = False
         place = renderer.data.subtree_com[self._body, :2]
         if self._moves_camera:
@@ -98,15 +98,15 @@ class Followed(gymnasium.Wrapper):
 
 
 def _lay_endless_floors(model: Any) -> None:
-    """Bodies collide with all of a plane anyway; its size, 0 for no end, is for drawing alone."""
     import mujoco
 
+    # Bodies collide with all of a plane anyway; its size (0: endless) is only for drawing.
     scaled = set()
     for floor in range(model.ngeom):
         if model.geom_type[floor] != mujoco.mjtGeom.mjGEOM_PLANE or model.geom_bodyid[floor]:
             continue
         material, size = model.geom_matid[floor], model.geom_size[floor, :2]
-        # A texture is repeated so often in a plane, or in 2 m of one that has no end.
+        # texrepeat counts the repetitions in a whole plane, or in 2 m of an endless one.
         if material >= 0 and not model.mat_texuniform[material] and material not in scaled:
             model.mat_texrepeat[material, size > 0] /= size[size > 0]
             scaled.add(material)

@@ -1,4 +1,4 @@
-"""An environment that shows its pictures to somebody: a window, a video."""
+"""An environment that shows its pictures in a window or a video."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from es.rendering.mujoco import CAMERA_CHOICES, Followed, choose_backend, travel
 
 
 class Picture(NamedTuple):
-    """What there is to see after a reset or a step. pixels: (height, width, 3) uint8.
+    """A picture after a reset or a step. pixels: (height, width, 3) uint8.
 
-    episode counts from 1; episode_return is that of the episode so far.
+    episode: its number, from 1. episode_return: the return of the episode so far.
     """
 
     pixels: np.ndarray
@@ -27,19 +27,19 @@ class Picture(NamedTuple):
 
 
 class Viewer(Protocol):
-    """Who is shown the pictures."""
+    """A receiver of pictures."""
 
     def show(self, picture: Picture) -> None:
-        """Takes the next picture."""
+        """Show the next picture."""
 
     def close(self) -> None:
-        """There are no more."""
+        """End: no more pictures come."""
 
 
 class ShowFrames(gymnasium.Wrapper):
-    """Shows a viewer every picture of an environment that renders to arrays.
+    """Show a viewer every picture of an environment that renders to arrays.
 
-    Raises UsageError, naming `flag`, where there are no pictures.
+    Raise UsageError, which names `flag`, if there are no pictures.
     """
 
     def __init__(self, env: gymnasium.Env, viewer: Viewer, flag: str) -> None:
@@ -49,21 +49,21 @@ class ShowFrames(gymnasium.Wrapper):
         self._shape: tuple[int, ...] | None = None
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode and shows its first picture."""
+        """Start an episode and show its first picture."""
         outcome = super().reset(**kwargs)
         self._episode, self._return = self._episode + 1, 0.0
         self._show()
         return outcome
 
     def step(self, action: Any) -> Any:
-        """Plays a step and shows it."""
+        """Play a step and show it."""
         outcome = super().step(action)
         self._return += float(outcome[1])
         self._show()
         return outcome
 
     def close(self) -> None:
-        """Closes the viewer and the environment."""
+        """Close the viewer and the environment."""
         self._viewer.close()
         super().close()
 
@@ -76,22 +76,20 @@ class ShowFrames(gymnasium.Wrapper):
             if pixels.shape != self._shape:
                 raise ValueError(f"its pictures change from {self._shape} to {pixels.shape}")
         except Exception as error:  # no graphics for the simulator, or no pictures at all
-            words = " ".join(str(error).split())
-            raise UsageError(
-                f"{self._flag}: the environment cannot be shown ({words}); give --no-render"
-            ) from error
+            what = f"the environment cannot be shown ({' '.join(str(error).split())})"
+            raise UsageError(f"{self._flag}: {what}; give --no-render") from error
         self._viewer.show(Picture(pixels, self._episode, self._return))
 
 
 def make_drawn(
     make: Callable[[], gymnasium.Env], kwargs: Mapping[str, Any], remedy: str
 ) -> gymnasium.Env:
-    """Return an environment whose pictures can be taken, and whose camera follows what travels.
+    """Return an environment that renders, with a camera that follows a travelling body.
 
     make: makes it with the render mode rgb_array. kwargs: its own arguments. Raise UsageError, with
-    the remedy, where it cannot be made: some environments have no pictures.
+    the remedy, if it cannot be made: some environments have no pictures.
     """
-    # SDL asks Wayland first, whose library prints an error of its own without this folder.
+    # SDL tries Wayland first, whose library prints an error of its own without this folder.
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     try:
         env = make()
@@ -106,9 +104,9 @@ def make_drawn(
 
 
 def frames_per_second(env: gymnasium.Env, frame_skip: int = 1) -> float:
-    """At how many of its steps a second an environment plays at its own speed.
+    """Return how many steps an environment plays in a second at its own speed.
 
-    Atari's 60 frames are counted before some are skipped.
+    Atari plays 60 frames in a second, of which each step skips some.
     """
     skipped = getattr(env.unwrapped, "_frameskip", None)
     if isinstance(skipped, int):

@@ -24,8 +24,8 @@ GIF_WIDTH, GIF_SPEED = 320, 20.0  # pixels and pictures a second at most: GIFs g
 class Video:
     """Record an episode: each picture becomes a frame, below a caption.
 
-    path: the .mp4 or .gif file; the recording lies beside it until `save`. title: the beginning of
-    the caption. Raises UsageError if the file cannot be written.
+    path: the .mp4 or .gif file; the recording is beside it until `save`. title: the beginning of
+    the caption. Raise UsageError if the file cannot be written.
     """
 
     def __init__(self, path: Path, frames_per_second: float, title: str) -> None:
@@ -33,38 +33,31 @@ class Video:
         self.frames = 0
         self._complaint = f"--video {path}: cannot be written"
         self._recording = path.with_name(f".{path.stem}.recording.mp4")
-        self._canvas: np.ndarray | None = None
         self._process: subprocess.Popen[bytes] | None = None
         with writable(path, "--video"):
             if path.is_dir():
                 raise IsADirectoryError(None, "it is a directory")
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._recording.touch()  # before anything is played
+            self._recording.touch()  # to fail before anything is played
 
     @property
     def seconds(self) -> float:
-        """Return how long it plays."""
+        """Return the length of the video in seconds."""
         return self.frames / self._speed
 
     def show(self, picture: Picture) -> None:
         """Add a frame; raise UsageError if ffmpeg has failed."""
-        pixels = picture.pixels
-        factor = enlargement(pixels.shape[:2])
-        pixels = pixels.repeat(factor, axis=0).repeat(factor, axis=1)
+        factor = enlargement(picture.pixels.shape[:2])
+        pixels = picture.pixels.repeat(factor, axis=0).repeat(factor, axis=1)
         height, width, _ = pixels.shape
-        if self._canvas is None:
-            # The codec wants even numbers.
-            size = (CAPTION_HEIGHT + height + height % 2, width + width % 2, 3)
-            self._canvas = np.zeros(size, np.uint8)
-            self._process = self._start()
-        canvas = self._canvas
+        # The codec wants even numbers.
+        canvas = np.zeros((CAPTION_HEIGHT + height + height % 2, width + width % 2, 3), np.uint8)
         canvas[:CAPTION_HEIGHT] = BACKGROUND
         canvas[CAPTION_HEIGHT : CAPTION_HEIGHT + height, :width] = pixels
         words = f"{self._title}   episode {picture.episode}   return {picture.episode_return:.2f}"
-        cv2.putText(
-            canvas, words, (8, 19), cv2.FONT_HERSHEY_SIMPLEX, 0.45, INK, 1, cv2.LINE_AA
-        )  # fmt: skip
-        assert self._process is not None
+        cv2.putText(canvas, words, (8, 19), cv2.FONT_HERSHEY_SIMPLEX, 0.45, INK, 1, cv2.LINE_AA)
+        if self._process is None:
+            self._process = self._start(f"{canvas.shape[1]}x{canvas.shape[0]}")
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(canvas.data)
@@ -73,20 +66,20 @@ class Video:
         self.frames += 1
 
     def close(self) -> None:
-        """Finish recording; raise UsageError with ffmpeg's last words if it has failed."""
+        """Finish the recording; raise UsageError with ffmpeg's reason if it has failed."""
         process, self._process = self._process, None
         if process is None:
             return
         process.communicate()
         self._errors.seek(0)
         with self._errors as file:
-            words = _last_line(file.read().decode(errors="replace"))
+            reason = _last_line(file.read().decode(errors="replace"))
         if process.returncode:
             self.discard()
-            raise UsageError(f"{self._complaint} (ffmpeg: {words})")
+            raise UsageError(f"{self._complaint} (ffmpeg: {reason})")
 
     def save(self, path: Path) -> None:
-        """Replace this file by the video; after an interrupt it can still be saved elsewhere."""
+        """Write the video to this file; after an interrupt it can still be saved elsewhere."""
         try:
             if path.suffix.lower() == ".gif":
                 convert(self._recording, path, GIF_WIDTH, min(self._speed, GIF_SPEED))
@@ -102,24 +95,20 @@ class Video:
         self.close()
         self._recording.unlink(missing_ok=True)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        assert self._canvas is not None
-        height, width, _ = self._canvas.shape
+    def _start(self, size: str) -> subprocess.Popen[bytes]:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        frames = f"-f rawvideo -pix_fmt rgb24 -s {size} -r {self._speed} -i -".split()
+        codec = ["-c:v", "libx264", "-crf", "20", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
+        title = ["-metadata", f"title={self._title}"]
         # Not imageio_ffmpeg.write_frames: it ignores ffmpeg's exit status, so a full disk looks
         # like success, and it kills ffmpeg at an interrupt, so the recording is lost.
         return subprocess.Popen(
-            [
-                *_ffmpeg(), "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}",
-                "-r", str(self._speed), "-i", "-", "-c:v", "libx264", "-crf", "20",
-                "-pix_fmt", "yuv420p", "-metadata", f"title={self._title}",
-                "-movflags", "+faststart", str(self._recording.resolve()),
-            ],
+            [*_ffmpeg(), *frames, *codec, *title, str(self._recording.resolve())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
             start_new_session=True,  # Ctrl-C is for the program, which then closes the video
-        )  # fmt: skip
+        )
 
 
 def convert(
@@ -127,19 +116,21 @@ def convert(
 ) -> None:
     """Make an animated GIF of a video; raise OSError.
 
-    width: in pixels, at most. seconds: of the video's beginning; None: all of it.
+    width: the largest, in pixels. seconds: how much of the beginning; None: all of the video.
     """
     picked = f"fps={frames_per_second:.4f},scale='min({width},iw)':-2:flags=lanczos"
-    source = [*(["-t", str(seconds)] if seconds else []), "-i", str(video.resolve())]
+    source = ["-i", str(video.resolve())]
+    if seconds:
+        source = ["-t", str(seconds), *source]
     made = gif.resolve().with_name(f".{gif.stem}.recording.gif")
     palette = made.with_suffix(".png")
-    as_it_is = ["-f", "image2", "-pattern_type", "none"]  # no number is to be put into its name
+    one_image = ["-f", "image2", "-pattern_type", "none"]  # a % in its name is not a pattern
     try:
-        # The palette first, then the pictures: at once, all would have to fit into memory.
+        # First the palette, then the frames: in one pass, all frames would have to fit into memory.
         _run([*source, "-vf", f"{picked},palettegen", "-update", "1", str(palette)])
         both = f"{picked}[frames];[frames][1:v]paletteuse=dither=none"
-        pictures = [*source, *as_it_is, "-i", str(palette)]
-        _run([*pictures, "-lavfi", both, "-loop", "0", str(made)])
+        inputs = [*source, *one_image, "-i", str(palette)]
+        _run([*inputs, "-lavfi", both, "-loop", "0", str(made)])
         made.replace(gif)
     finally:
         palette.unlink(missing_ok=True)
@@ -147,22 +138,21 @@ def convert(
 
 
 def _run(arguments: Sequence[str]) -> None:
+    command = [*_ffmpeg(), *arguments]
     done = subprocess.run(
-        [*_ffmpeg(), *arguments], capture_output=True, text=True, check=False,
-        start_new_session=True,
-    )  # fmt: skip
+        command, capture_output=True, text=True, check=False, start_new_session=True
+    )
     if done.returncode:
         raise OSError(f"ffmpeg: {_last_line(done.stderr)}")
 
 
 def _last_line(errors: str) -> str:
-    """Return ffmpeg's last words, without the name and the address of the part that says them."""
+    """Return ffmpeg's last line, without the name and the address of the part that wrote it."""
     line = errors.strip().rpartition("\n")[2]
     return re.sub(r"^\[[^\]]* @ [^\]]*\] ", "", line) or "no reason given"
 
 
 def _ffmpeg() -> list[str]:
-    """Return the program with options to overwrite files and to print only errors."""
     import imageio_ffmpeg
 
     return [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-nostdin", "-loglevel", "error"]

@@ -1,4 +1,4 @@
-"""A window that shows an environment's pictures, at its own speed."""
+"""A window that shows an environment's pictures at the environment's own speed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from es.errors import UsageError
 from es.rendering.show_frames import Picture
 
-SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels: small pictures, such as Atari's, are enlarged
+SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels: small pictures such as Atari's are enlarged
 
 
 class WindowClosed(Exception):  # noqa: N818 (no error)
@@ -19,7 +19,7 @@ class WindowClosed(Exception):  # noqa: N818 (no error)
 
 
 class Window:
-    """A viewer on the screen; raises UsageError where there is no display."""
+    """A viewer on the screen; raise UsageError if there is no display."""
 
     def __init__(self, title: str, frames_per_second: float) -> None:
         self._pygame, self._title = _open_display(), title
@@ -28,7 +28,7 @@ class Window:
         self._frames_per_second = frames_per_second
 
     def show(self, picture: Picture) -> None:
-        """Shows a picture for as long as it is due; raises WindowClosed."""
+        """Show a picture for the duration of a frame; raise WindowClosed."""
         pygame = self._pygame
         surface = pygame.surfarray.make_surface(np.transpose(picture.pixels, (1, 0, 2)))
         if self._screen is None:
@@ -43,17 +43,17 @@ class Window:
             raise WindowClosed
 
     def close(self) -> None:
-        """Closes the window."""
+        """Close the window."""
         self._pygame.display.quit()
 
 
 def enlargement(size: tuple[int, ...]) -> int:
-    """How many times as large pictures of this size (of pixels) are shown."""
+    """Return the factor by which pictures of this size, in pixels, are enlarged."""
     return max(1, min(-(-SMALLEST_SIDE // min(size)), LARGEST_SIDE // max(size)))
 
 
 def watching() -> tuple[str, ...]:
-    """The flags that show a policy: in a window, or as a video where there is no display."""
+    """Return the flags that show a policy: in a window, or as a video if there is no display."""
     return ("--test",) if _may_have_display() else ("--test", "--video", "policy.mp4")
 
 
@@ -63,21 +63,19 @@ def _may_have_display() -> bool:
 
 
 def _open_display() -> Any:
-    """The module pygame with its display opened; raises UsageError where there is none."""
+    """Return the module pygame with its display opened; raise UsageError if there is none."""
     none = UsageError(
         "--test: there is no display here to open a window on; give --video FILE.mp4 or --no-render"
     )
     if not _may_have_display():
-        raise none  # SDL would complain on its own before it falls back
+        raise none  # SDL would print an error of its own
     import pygame
 
     try:
         pygame.display.init()
     except pygame.error:
         raise none from None
-    if not os.environ.get("SDL_VIDEODRIVER") and pygame.display.get_driver() in (
-        "offscreen",
-        "dummy",
-    ):
-        raise none  # SDL's last resorts, which show nothing
+    invisible = pygame.display.get_driver() in ("offscreen", "dummy")  # SDL's last resorts
+    if invisible and not os.environ.get("SDL_VIDEODRIVER"):
+        raise none
     return pygame

@@ -8,7 +8,7 @@ from es.runs.directory import require_same
 
 
 class AppendOnlyFile:
-    """Append bytes to a file. Bytes that the disk did not take wait for the next `flush`."""
+    """Append bytes to a file; bytes that the disk refuses wait for the next `flush`."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._file = path, path.open("ab", buffering=0)
@@ -25,5 +25,5 @@ class AppendOnlyFile:
             del self._waiting[: self._file.write(self._waiting)]
 
     def close(self) -> None:
-        """Close the file, without the data that is still waiting."""
+        """Close the file; data that is still waiting is lost."""
         self._file.close()

@@ -1,15 +1,15 @@
-"""A run's figures, update by update: progress.csv, TensorBoard and Weights & Biases."""
+"""A run's figures by update, in progress.csv, TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from es.noise import DoubleArray
 from es.reports.append_only import AppendOnlyFile
 from es.reports.progress_csv import carry_progress_on
-from es.reports.record import COLUMNS, Record
+from es.reports.record import COLUMNS, Distributions, Figures, Record
 from es.reports.tensorboard import EventFile
 from es.reports.wandb import WandbReporter
 from es.runs.directory import PROGRESS
@@ -19,9 +19,9 @@ LARGEST = 1e150  # a histogram of larger returns could overflow
 
 
 class ProgressFiles:
-    """Add figures to the files in a run's directory, and to Weights & Biases if wanted.
+    """Add figures to the files in a run's directory, and to Weights & Biases if `wandb` is given.
 
-    update: of the checkpoint that the run is resumed from; later rows and events are dropped, since
+    update: of the checkpoint that the run is resumed from. Later rows and events are dropped, since
     these updates are played again.
     """
 
@@ -29,28 +29,32 @@ class ProgressFiles:
         carry_progress_on(directory / PROGRESS, update)
         self.csv = AppendOnlyFile(directory / PROGRESS)
         self.events = EventFile(directory, purge_step=update + 1)
-        self._trackers = (self.events, wandb) if wandb else (self.events,)
+        self._wandb = wandb
 
-    def add(self, record: Record, returns: npt.NDArray[np.float64]) -> None:
-        """Add an update; it is on disk when both files are flushed. returns: (n,) float64."""
+    def add(self, record: Record, returns: DoubleArray) -> None:
+        """Add an update, which is on the disk once both files are flushed. returns: (n,)."""
         self.csv.write((",".join(map(str, record)) + "\n").encode())
         named = zip(COLUMNS[1:], record[1:], strict=True)
-        figures = {_tag(column): value for column, value in named}
         drawable = returns[np.abs(returns) < LARGEST]
-        distributions = {"returns/population": drawable} if drawable.size else {}
-        for tracker in self._trackers:
-            tracker.add(record.update, figures, distributions)
+        self._add(
+            record.update,
+            {_tag(column): value for column, value in named},
+            {"returns/population": drawable} if drawable.size else {},
+        )
 
     def add_evaluation(self, update: int, mean: float, std: float) -> None:
         """Add the evaluation of the parameters after `update` updates."""
-        figures = {"evaluation/return_mean": mean, "evaluation/return_std": std}
-        for tracker in self._trackers:
-            tracker.add(update, figures, {})
+        self._add(update, {"evaluation/return_mean": mean, "evaluation/return_std": std}, {})
 
     def close(self) -> None:
         """Close both files."""
         self.csv.close()
         self.events.close()
+
+    def _add(self, update: int, figures: Figures, distributions: Distributions) -> None:
+        self.events.add(update, figures, distributions)
+        if self._wandb:
+            self._wandb.add(update, figures, distributions)
 
 
 def _tag(column: str) -> str:

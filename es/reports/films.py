@@ -1,4 +1,4 @@
-"""Videos of a run's policy (--video-every), recorded beside the training one after the other."""
+"""Videos of a run's policy (--video-every), recorded one after the other beside the training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from es.errors import in_one_line
-from es.reports.helper import start
+from es.reports.one_shot import start
 from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
 from es.runs import checkpoint as checkpoints
@@ -28,16 +28,15 @@ class VideoRecorder:
     """Record an episode of each snapshot of a run, by `main.py --test --video` in a thread.
 
     A snapshot is a checkpoint `videos/.update-<K>.safetensors`, which is deleted once its video
-    `update-<K>.mp4` is there. Those that an earlier process of the run has left are recorded first.
-    The others that are left, by an interrupted run or on a full disk, are recorded when the run is
-    carried on.
+    `update-<K>.mp4` is there. Snapshots that an earlier process of the run has left are recorded
+    first. Those that an interrupt or a full disk leaves are recorded when the run is carried on.
     """
 
     def __init__(self, directory: RunDir, env_name: str, console: Terminal) -> None:
         self._directory, self._env_name, self._console = directory, env_name, console
         self._folder = directory.path / VIDEOS
         self._folder.mkdir(exist_ok=True)
-        self._clean_up()
+        self._delete_recordings()
         self._process: subprocess.Popen[bytes] | None = None
         self._failure = self._not_shown = ""
         self._told = self._hurried = False
@@ -50,7 +49,7 @@ class VideoRecorder:
     def record(self, checkpoint: Checkpoint) -> None:
         """Have an episode of the checkpoint's policy recorded; raise OSError."""
         self._directory.check()  # another run may have taken its place
-        if self._waiting() < MOST_WAITING:
+        if waiting(self._directory.path) < MOST_WAITING:
             snapshot = self._folder / f".update-{checkpoint.counters.update}.safetensors"
             checkpoints.save(checkpoint, snapshot)
             self._queue.put(snapshot)
@@ -61,7 +60,7 @@ class VideoRecorder:
             )
 
     def close(self, hurried: Callable[[], bool]) -> None:
-        """Wait for all videos, unless the user does not want to."""
+        """Wait for all videos, unless `hurried` returns that the user does not want to."""
         if (count := self._waiting()) and not hurried():
             self._console.say(f"Recording the last videos ({count}); Ctrl-C leaves them ...")
         self._queue.put(None)
@@ -83,7 +82,7 @@ class VideoRecorder:
             self._console.warn(self._not_shown)
         with suppress(OSError):
             self._directory.check()
-            self._clean_up()
+            self._delete_recordings()
 
     def _waiting(self) -> int:
         with suppress(OSError):
@@ -91,15 +90,14 @@ class VideoRecorder:
             return waiting(self._directory.path)
         return 0
 
-    def _clean_up(self) -> None:
-        """Delete what a process that was killed has left of its recording."""
-        for leftover in self._folder.glob(RECORDINGS):
-            leftover.unlink(missing_ok=True)
+    def _delete_recordings(self) -> None:
+        for unfinished in self._folder.glob(RECORDINGS):
+            unfinished.unlink(missing_ok=True)
 
     def _work(self) -> None:
         while snapshot := self._queue.get():
-            with suppress(OSError):  # what lies there now may be another run's
-                self._directory.check()
+            with suppress(OSError):
+                self._directory.check()  # what lies there now may be another run's
                 self._record(snapshot)
 
     def _record(self, snapshot: Path) -> None:
@@ -115,11 +113,11 @@ class VideoRecorder:
             self._not_shown = f"{video}: is not shown by TensorBoard ({failure})"
 
     def _run(self, module: str, *arguments: str) -> str:
-        """Run a module to its end; return its last words if it failed."""
+        """Run a module to its end; return the last line of its errors if it failed."""
         if self._hurried:
             return "interrupted"
         try:
-            # No pipe: what it has started may live on, and keep a pipe open.
+            # Not a pipe: a process that the module has started may live on and keep it open.
             with tempfile.TemporaryFile() as errors:
                 with start(module, *arguments, errors=errors) as self._process:
                     status = self._process.wait()

@@ -1,4 +1,4 @@
-"""The live view of a run: where it stands, in a few lines that rich lays out and draws."""
+"""The live view of a run: its progress in a few lines that rich lays out and draws."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from es.reports.record import Record
 from es.runs.checkpoint import Counters
 
 LONGEST_BAR, LONGEST_CURVE = 40, 60
-LARGEST = 1e300  # of the returns in the curve: their differences are finite
+LARGEST = 1e300  # smaller returns have finite differences
 BLOCKS, ASCII_BLOCKS = " ▁▂▃▄▅▆▇█", " ...:::||"
 LEVELS = len(BLOCKS) - 1  # in each of the curve's two lines
 
 
 class RunLimits(NamedTuple):
-    """What a run is called, and where it ends.
+    """The name of a run, and the limits at which it ends.
 
-    caps: the most it may have, by "update", "frames" and "minutes". began: the counters that this
-    process started from.
+    caps: limits of "update", "frames" and "minutes". began: the counters that this process started
+    from.
     """
 
     title: str
@@ -47,9 +47,9 @@ class RunLimits(NamedTuple):
 
 
 class RunView(Live):
-    """A run on a terminal: the master loop puts its state in place, rich's thread draws it.
+    """A run on a terminal: the master loop sets the state, rich's thread draws it.
 
-    returns: unperturbed returns of earlier updates. describe_pool: returns who plays, in words.
+    returns: unperturbed returns of earlier updates. describe_pool: returns the workers in words.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RunView(Live):
         super().__init__(console=console, vertical_overflow="crop")
 
     def begin(self, name: str, episodes: int) -> None:
-        """Show a batch, of which no episode is done."""
+        """Show a batch, none of whose episodes is done."""
         self.done, self._batch = 0, (name, episodes)
 
     def report(self, record: Record, best: float | None) -> None:
@@ -78,7 +78,7 @@ class RunView(Live):
         self._record, self._best = record, best
 
     def refresh(self) -> None:
-        """Draw what there is now, unless the terminal has gone: then stop."""
+        """Draw the current state, or stop if the terminal has gone."""
         try:
             super().refresh()
         except OSError:
@@ -96,42 +96,36 @@ class RunView(Live):
         returns = np.frombuffer(self._returns.tobytes())
         returns = returns[np.abs(returns) < LARGEST]
         head = [limits.title, in_one_line(str(limits.run_dir)), self._describe_pool()]
-        bars = Table.grid(
-            Column(no_wrap=True, min_width=4),
-            Column(max_width=LONGEST_BAR),
-            Column(no_wrap=True, min_width=4, justify="right"),
-            Column(no_wrap=True, overflow="crop"),
-            padding=(0, 1),
-        )
+        name, bar = Column(no_wrap=True, min_width=4), Column(max_width=LONGEST_BAR)
+        percent = Column(no_wrap=True, min_width=4, justify="right")
+        words = Column(no_wrap=True, overflow="crop")
+        bars = Table.grid(name, bar, percent, words, padding=(0, 1))
         if limits.target is not None:
             bars.add_row("goal", *_bar(*_goal(returns, limits.target)))
         if limits.caps:
-            left, share, words = self._nearest_cap(seconds)
-            bars.add_row("cap", *_bar(share, words))
+            left, share, reached = self._nearest_cap(seconds)
+            bars.add_row("cap", *_bar(share, reached))
         pace = [f"elapsed {timedelta(seconds=int(seconds))}"]
         if math.isfinite(left):
             pace.append(f"left {timedelta(seconds=int(left))}")
         if record:
             pace.insert(0, f"{record.steps_per_second:,.0f} steps/s")
         if self._batch:
-            name, episodes = self._batch
-            pace.insert(0, f"{name}: {self.done} of {episodes} episodes")
-        figures = self._figures(record) if record else []
-        curve = Table.grid(
-            Column(max_width=LONGEST_CURVE), Column(no_wrap=True, overflow="crop"), padding=(0, 1)
-        )
+            batch, episodes = self._batch
+            pace.insert(0, f"{batch}: {self.done} of {episodes} episodes")
+        figures = _in_columns(self._figures(record) if record else [])
+        ends = Column(no_wrap=True, overflow="crop")
+        curve = Table.grid(Column(max_width=LONGEST_CURVE), ends, padding=(0, 1))
         if returns.size:
-            ends = f"{_number(returns.max())}\n{_number(returns.min())}"
-            curve.add_row(Sparkline(returns), ends)
-        return Group(
-            _in_columns(head, "bold"), bars, _in_columns(pace), _in_columns(figures), curve
-        )
+            scale = f"{_number(returns.max())}\n{_number(returns.min())}"
+            curve.add_row(Sparkline(returns), scale)
+        return Group(_in_columns(head, "bold"), bars, _in_columns(pace), figures, curve)
 
     def _nearest_cap(self, seconds: float) -> tuple[float, float, str]:
         """Return the seconds until the first cap is reached, the share of it, and words.
 
-        The seconds follow from the speed of this process; before its first update, they are
-        infinite.
+        The seconds are estimated from the speed of this process; they are infinite before its first
+        update.
         """
         began, last = self._limits.began, self._record or self._limits.began
         spent, since = last.wall_seconds - began.wall_seconds, seconds - last.wall_seconds
@@ -164,7 +158,7 @@ class RunView(Live):
 
 
 class Sparkline(NamedTuple):
-    """Numbers that rich draws as two lines of blocks, as wide as there is room."""
+    """Numbers that rich draws as two lines of blocks, over the available width."""
 
     values: DoubleArray
 

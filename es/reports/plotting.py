@@ -1,4 +1,4 @@
-"""The style of all pictures: axes, colours, lines that stay quick to draw, and the file."""
+"""The style of all pictures: axes, colours, lines that are quick to draw, and the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import textwrap
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +22,16 @@ if TYPE_CHECKING:  # Matplotlib is imported where something is drawn
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 
+BLUE, VERMILION, BLACK = "#0072b2", "#d55e00", "#000000"
 # The colours of Okabe and Ito (2008), which colour-blind people can tell apart, without the yellow,
 # which is too pale for a line.
-BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = (
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
-)  # fmt: skip
-COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+COLOURS = (BLUE, VERMILION, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", BLACK)
 DASHES = ((6, 2), (6, 2, 1, 2), (1.5, 1.5), (6, 2, 1, 2, 1, 2), (3, 1))
 STYLES = ("-", *((0, dashes) for dashes in DASHES))
 THICK, THIN, PALE, BAND = 2.0, 0.8, 0.4, 0.18  # widths of lines; opacities of lines and bands
-STRETCHES = 1000  # of a line, of each of which two points are drawn
+STRETCHES = 1000  # of a long line; two points of each are drawn
 WIDTH, HEIGHT = 8.0, 5.0  # inches of axes with their labels
-LETTERS = 9  # of a legend, in an inch
+LETTERS = 9  # of a legend, per inch
 
 
 def new_figure(
@@ -43,13 +41,13 @@ def new_figure(
 
     height: of axes with their labels, in inches.
     """
-    # It tells, in log lines and warnings, of fonts, letters and folders for caches that it misses.
+    # Matplotlib reports missing fonts, glyphs and cache folders in log lines and warnings.
     logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", "Glyph .* missing from font")
     import matplotlib
     from matplotlib.figure import Figure
 
-    matplotlib.rcParams["text.parse_math"] = False  # dollars in a name enclose no formula
+    matplotlib.rcParams["text.parse_math"] = False  # a name may have dollar signs
     many = len(titles) > 3
     columns = math.ceil(math.sqrt(len(titles) * HEIGHT / WIDTH)) if many else 1
     rows = math.ceil(len(titles) / columns)
@@ -68,20 +66,20 @@ def new_figure(
 
 
 def in_thousands() -> EngFormatter:
-    """Return what spells large counts along an axis as 20k and 1.5M."""
+    """Return a formatter that writes large counts along an axis as 20k and 1.5M."""
     from matplotlib.ticker import EngFormatter
 
     return EngFormatter(sep="")
 
 
 def draw_target(axes: Axes, target: float, *, in_legend: bool = True) -> None:
-    """Draw a dashed line at the --target-return, named in the legend or else beside it."""
+    """Draw a dashed line at the --target-return, named in the legend or else below the line."""
     line = axes.axhline(target, color=BLACK, linewidth=1.2, linestyle=(0, (4, 4)))
     words = f"solved at {target:g}"
     if in_legend:
         line.set_label(words)
         return
-    axes.annotate(  # at the left, where curves are seldom as far up
+    axes.annotate(  # at the left, where curves are seldom that high
         words, (0.01, target), (0, -3), xycoords=axes.get_yaxis_transform(),
         textcoords="offset points", verticalalignment="top", fontsize="small", zorder=4,
         bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0},
@@ -89,9 +87,9 @@ def draw_target(axes: Axes, target: float, *, in_legend: bool = True) -> None:
 
 
 def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
-    """Hang a legend below the picture, which `png` enlarges by it.
+    """Put a legend below the picture; `png` enlarges the picture to include it.
 
-    columns: of the legend, for each WIDTH of the picture; fewer where they are too wide for it.
+    columns: of the legend per WIDTH of the picture, or fewer if the legend would be too wide.
     """
     width = figure.get_figwidth()
     for fewer in range(round(columns * width / WIDTH), 0, -1):
@@ -107,15 +105,16 @@ def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
             legend.remove()
 
 
-def marker(values: DoubleArray) -> str | None:
-    """Return what shows a line that has too few points to be one."""
-    return "." if np.isfinite(values).sum() < 3 else None
+def draw_line(axes: Axes, at: DoubleArray, values: DoubleArray, **style: Any) -> None:
+    """Draw a line, with dots if it has fewer than three points. at, values: (points,)."""
+    shown, marker = extremes(values), "." if np.isfinite(values).sum() < 3 else None
+    axes.plot(at[shown], values[shown], marker=marker, **style)
 
 
 def extremes(values: DoubleArray) -> npt.NDArray[np.intp]:
-    """Return the indices, in order, of the points that make a long line look as if all were drawn.
+    """Return the sorted indices of points that are enough for a long line to look the same.
 
-    These are the lowest and the highest value of each of STRETCHES, and both ends.
+    These are the lowest and the highest value of each of STRETCHES stretches, and both ends.
     """
     every = np.arange(values.size)
     if values.size <= 2 * STRETCHES:
@@ -128,12 +127,12 @@ def extremes(values: DoubleArray) -> npt.NDArray[np.intp]:
 
 
 def png(figure: Figure) -> bytes:
-    """Return the picture as a file's content."""
+    """Return the picture as the content of a PNG file."""
     content = io.BytesIO()
     figure.savefig(content, format="png", bbox_inches="tight")
     return content.getvalue()
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Replace the picture on disk; raises OSError."""
+    """Replace the picture on the disk; raise OSError."""
     replace(path, png(figure))

@@ -1,4 +1,4 @@
-"""Show the beginning of a video in TensorBoard, which plays GIFs.
+"""Show the beginning of a video in TensorBoard, as an animated GIF.
 
 Run as `python -m es.reports.preview VIDEO UPDATE`.
 """

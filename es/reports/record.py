@@ -1,4 +1,4 @@
-"""The figures of one update."""
+"""The figures of one update: a row of progress.csv."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import numpy as np
 from es.algorithm.population import Population
 from es.noise import DoubleArray
 
-Figures = Mapping[str, float]  # by the name they are shown under
-Distributions = Mapping[str, DoubleArray]  # the same, of many numbers each
+Figures = Mapping[str, float]  # by the names that they are shown under
+Distributions = Mapping[str, DoubleArray]  # by name, too: many numbers each
 
 
 class Record(NamedTuple):
-    """One update: a row of progress.csv, with its columns.
+    """One update, as the columns of progress.csv.
 
-    Returns are those of the perturbations, lengths (in steps) of all their episodes. elite_count:
-    perturbations above the mean. non_finite: perturbations whose return was NaN or infinite, which
-    the other figures leave out. lr and sigma: as used for this update. grad_norm: of the gradient
-    estimate, before the learning rate. steps_per_second: everything played since the previous row.
+    Returns are those of the perturbations; lengths (in steps) are those of all their episodes.
+    elite_count: perturbations above the mean. non_finite: perturbations whose return was NaN or
+    infinite; the other figures leave them out. lr, sigma: as used for this update. grad_norm: of
+    the gradient estimate, before the learning rate. steps_per_second: of everything played since
+    the previous row.
     """
 
     update: int
@@ -48,7 +49,7 @@ COLUMNS = Record._fields
 def describe_population(population: Population) -> dict[str, Any]:
     """Return a population's part of a `Record`, by column."""
     returns = population.returns[np.isfinite(population.returns)]
-    # One more than are better; a return that is no number is worse than all.
+    # One more than the number of better ones; a return that is not finite is worse than all.
     better = int((returns > population.unperturbed).sum())
     rank = 1 + (better if np.isfinite(population.unperturbed) else population.returns.size)
     return {

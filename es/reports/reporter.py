@@ -1,4 +1,4 @@
-"""A run's reports together: the console's at once, those on disk in the background."""
+"""A run's reports: on the console at once, on the disk in the background."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
-
+from es.noise import DoubleArray
 from es.reports.files import METRICS, ProgressFiles
 from es.reports.films import VideoRecorder
 from es.reports.learning_curve import CurvePainter
@@ -22,16 +20,15 @@ from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.directory import BEST, CURVE, LATEST, PROGRESS, VIDEOS, RunDir
 from es.runs.writer import BackgroundWriter
 
-PICTURE_SECONDS, HURRIED_SECONDS = 20.0, 2.2  # to wait for the last one
-LEAST_SECONDS = 0.5  # for the last reports, however long the picture took
+PICTURE_SECONDS, HURRIED_SECONDS = 20.0, 2.2  # to wait for the last picture
+LEAST_SECONDS = 0.5  # for Weights & Biases, however long the picture took
 
 
-class Monitor:
-    """Reports the updates of the run in `directory`, which has come as far as `counters` say.
+class Reporter:
+    """Report the updates of the run in `directory` after those that `counters` include.
 
-    title, target: of the learning curve, the latter being the --target-return, if any. settings: by
-    which the run can be compared with others. filmed: the environment that videos are made of, if
-    any are wanted. wandb: reports there, too.
+    title, target: of the learning curve; the target is the --target-return, if any. settings: the
+    run is compared with others by them. filmed: the environment to record videos of, or None.
     """
 
     def __init__(
@@ -63,16 +60,16 @@ class Monitor:
         self,
         files: Mapping[str, Checkpoint],
         *,
-        played: tuple[Record, npt.NDArray[np.float64]] | None = None,
+        played: tuple[Record, DoubleArray] | None = None,
         evaluation: tuple[int, float, float] | None = None,
         film: Checkpoint | None = None,
     ) -> None:
-        """Writes figures, then checkpoints by file name, of which latest.safetensors comes last.
+        """Write figures, then checkpoints by file name, latest.safetensors last.
 
-        In this order, a run that is carried on lacks nothing of before its latest checkpoint, but
-        for what the disk has refused.
+        In this order, a run that is carried on lacks nothing from before its latest checkpoint,
+        except what the disk has refused.
         played: an update, and its perturbations' returns. evaluation: the number of updates before
-        it, mean and standard deviation. film: of whose policy an episode is to be recorded.
+        it, mean and standard deviation. film: the checkpoint to record an episode of.
         """
 
         def add() -> None:
@@ -89,25 +86,23 @@ class Monitor:
                 if self._update >= 2 * self._shown:
                     self._show_curve()
 
-        self._writer.submit(
-            {
-                "figures": add,  # in memory: this cannot fail
-                PROGRESS: self._files.csv.flush,
-                EVENTS: self._files.events.flush,
-                CURVE: draw,
-            }
-            | ({VIDEOS: partial(self._recorder.record, film)} if self._recorder and film else {})
-            | {
-                name: partial(self._save, files[name], name)
-                for name in sorted(files, key=lambda name: name == LATEST)
-            }
-        )
+        jobs: dict[str, Callable[[], object]] = {
+            "figures": add,  # in memory: this cannot fail
+            PROGRESS: self._files.csv.flush,
+            EVENTS: self._files.events.flush,
+            CURVE: draw,
+        }
+        if self._recorder and film:
+            jobs[VIDEOS] = partial(self._recorder.record, film)
+        for name in sorted(files, key=lambda name: name == LATEST):
+            jobs[name] = partial(self._save, files[name], name)
+        self._writer.submit(jobs)
 
     def close(self, *, hurried: Callable[[], bool]) -> dict[str, str]:
-        """Finishes everything written; waits for the last picture, and for all videos.
+        """Finish writing, wait for the last picture and for all videos.
 
-        hurried: whether the user does not want to wait. The result is what could not be written,
-        and why.
+        hurried: returns whether the user does not want to wait. Return the files that could not be
+        written, with the reasons.
         """
         start = time.monotonic()
 
@@ -120,12 +115,12 @@ class Monitor:
             self._painter.close(patience)
             self._show_curve()
             self._files.close()
-            if self._wandb is not None:
-                began = time.monotonic()
+            if self._wandb:
+                spent = time.monotonic() - start
                 self._wandb.close(
                     self._directory.path / CURVE,
                     self._update,
-                    lambda: max(LEAST_SECONDS, patience() + start - began),
+                    lambda: max(LEAST_SECONDS, patience() - spent),
                 )
             if self._recorder:
                 self._recorder.close(hurried)

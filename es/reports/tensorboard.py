@@ -33,7 +33,7 @@ TYPES = {bool: api.DATA_TYPE_BOOL, str: api.DATA_TYPE_STRING}
 Settings = Mapping[str, bool | float | str | None]
 
 
-class EventFile:
+class EventFile(AppendOnlyFile):
     """Write a new event file in `directory`, which TensorBoard shows as a run of that name.
 
     purge_step: TensorBoard forgets all events of older files in the directory from this step on,
@@ -41,11 +41,9 @@ class EventFile:
     """
 
     def __init__(self, directory: Path, purge_step: int | None = None) -> None:
-        self._directory = directory
         # TensorBoard reads the files of a directory in the order of their names.
         name = f"{EVENTS}.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
-        self._file = AppendOnlyFile(directory / name)
-        self._records = RecordWriter(self._file)
+        super().__init__(directory / name)
         self._add(0, file_version="brain.Event:2")
         if purge_step is not None:
             self._add(purge_step, session_log=SessionLog(status=SessionLog.START))
@@ -59,15 +57,15 @@ class EventFile:
         self._add(step, summary=Summary(value=values))
 
     def add_image(self, tag: str, image: bytes, step: int) -> None:
-        """Add a PNG or an animated GIF, as the bytes of its file."""
+        """Add an image, given as the content of a PNG or an animated GIF file."""
         value = Summary.Value(tag=tag, image=Summary.Image(encoded_image_string=image))
         self._add(step, summary=Summary(value=[value]))
 
     def add_hyperparameters(self, settings: Settings, metrics: Sequence[str]) -> None:
-        """Add the settings by which runs can be compared, and the tags of their results.
+        """Add the settings to compare runs by, and the tags of their results.
 
-        An unset one (None) is a number that other runs may have. TensorBoard shows the settings
-        in SHOWN_FIRST until others are ticked.
+        A setting of None is a number that this run does not have. TensorBoard shows the settings in
+        SHOWN_FIRST until the user selects others.
         """
         experiment = api.Experiment(
             hparam_infos=[
@@ -86,18 +84,10 @@ class EventFile:
             tensor=hparams.NULL_TENSOR,
         )
         given = {name: value for name, value in settings.items() if value is not None}
-        trial = f"{self._directory.name} {datetime.now():%Y-%m-%d %H:%M:%S.%f}"
+        trial = f"{self._path.parent.name} {datetime.now():%Y-%m-%d %H:%M:%S.%f}"
         self._add(0, summary=Summary(value=[columns]))
         self._add(0, summary=hparams_pb(given, trial))
 
-    def flush(self) -> None:
-        """Write all added events, so that TensorBoard sees them; raise OSError."""
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file, without the events that were not flushed."""
-        self._file.close()
-
     def _add(self, step: int, **content: Any) -> None:
         event = Event(wall_time=time.time(), step=step, **content)
-        self._records.write(event.SerializeToString())
+        RecordWriter(self).write(event.SerializeToString())

@@ -1,4 +1,4 @@
-"""What a user sees: on a terminal a live view, elsewhere a block of figures per update."""
+"""Output for the user: a live view on a terminal, a block of figures per update elsewhere."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from es.runs.directory import PROGRESS
 
 
 class AsciiConsole(Console):
-    """A console that is drawn on with ASCII characters only."""
+    """A console that shows only ASCII characters."""
 
     @property
     def encoding(self) -> str:
-        """Return what rich chooses its characters by."""
+        """Return the encoding by which rich chooses its characters."""
         return "ascii"
 
 
 class Terminal:
-    """Prints to standard output; when silent, only warnings and the closing line."""
+    """Print to standard output; when silent, only warnings and the closing line."""
 
     def __init__(self, *, silent: bool) -> None:
         self._silent = silent
         self._view: RunView | None = None
-        self._failed = False  # whether standard output has
+        self._failed = False  # whether standard output could not be written
 
     def follow(self, limits: RunLimits, describe_pool: Callable[[], str]) -> None:
-        """Show a run live, if this is a terminal. describe_pool: returns who plays, in words."""
+        """Show a run live, if this is a terminal. describe_pool: returns the workers in words."""
         console = (AsciiConsole if in_ascii_locale() else Console)(file=sys.stdout, highlight=False)
         if self._silent or not sys.stdout.isatty() or not console.is_interactive:
             return
@@ -42,7 +42,7 @@ class Terminal:
             returns = read_progress(limits.run_dir / PROGRESS)["unperturbed_return"]
         self._view = RunView(console, limits, returns, describe_pool)
         self._view.start()
-        console.show_cursor(True)  # if the program is killed, nobody would do so any more
+        console.show_cursor(True)  # a program that is killed could not do so
 
     def say(self, text: str) -> None:
         """Print lines, above the live view."""
@@ -50,17 +50,17 @@ class Terminal:
             self._print(text.rstrip("\n") if self._view else text)
 
     def warn(self, text: str) -> None:
-        """Tell of trouble that the run goes on with, even when silent."""
+        """Print a warning, even when silent; the run goes on."""
         with contextlib.suppress(OSError):
             print(f"warning: {text}", file=sys.stderr, flush=True)
 
     def begin(self, name: str, episodes: int) -> None:
-        """Tell what is played now."""
+        """Show the name of the batch that is played now, and how many episodes it has."""
         if self._view:
             self._view.begin(name, episodes)
 
     def progress(self, done: int) -> None:
-        """Tell how many of its episodes are done."""
+        """Show how many episodes of the batch are done."""
         if self._view:
             self._view.done = done
 
@@ -69,35 +69,35 @@ class Terminal:
     ) -> None:
         """Show an update, in the live view or as a block.
 
-        cap: steps per training episode at most. best: the best score so far, if there is any.
+        cap: the most steps of a training episode. best: the best score so far, if there is one.
         """
         if self._view:
             self._view.report(record, best)
             return
         rank = f"{record.unperturbed_rank} out of {n + 1} (1 means gradient is uninformative)"
-        figures = {
-            "Episode num": f"{record.episodes}",
-            "Average reward": f"{record.return_mean:.6f}",
-            "Variance in rewards": f"{record.return_std**2:.6f}",
-            "Max reward": f"{record.return_max:.6f}",
-            "Min reward": f"{record.return_min:.6f}",
-            "Batch size": f"{n}",
-            "Max episode length": f"{cap}",
-            "Sigma": f"{record.sigma:.6f}",
-            "Learning rate": f"{record.lr:.6f}",
-            "Total num frames seen": f"{record.frames}",
-            "Unperturbed reward": f"{record.unperturbed_return:.6f}",
-            "Unperturbed rank": rank,
-            "Using Adam": f"{use_adam}",
-            "Wall-clock": f"{record.wall_seconds:.1f} s",
-            "Steps per second": f"{record.steps_per_second:.0f}",
-        }
+        block = (
+            f"Episode num: {record.episodes}\n"
+            f"Average reward: {record.return_mean:.6f}\n"
+            f"Variance in rewards: {record.return_std**2:.6f}\n"
+            f"Max reward: {record.return_max:.6f}\n"
+            f"Min reward: {record.return_min:.6f}\n"
+            f"Batch size: {n}\n"
+            f"Max episode length: {cap}\n"
+            f"Sigma: {record.sigma:.6f}\n"
+            f"Learning rate: {record.lr:.6f}\n"
+            f"Total num frames seen: {record.frames}\n"
+            f"Unperturbed reward: {record.unperturbed_return:.6f}\n"
+            f"Unperturbed rank: {rank}\n"
+            f"Using Adam: {use_adam}\n"
+            f"Wall-clock: {record.wall_seconds:.1f} s\n"
+            f"Steps per second: {record.steps_per_second:.0f}\n"
+        )
         if record.non_finite:
-            figures["Returns not finite"] = f"{record.non_finite} (ranked last)"
-        self.say("".join(f"{label}: {value}\n" for label, value in figures.items()))
+            block += f"Returns not finite: {record.non_finite} (ranked last)\n"
+        self.say(block)
 
     def stop(self) -> None:
-        """Leave the live view as it is; what comes now is printed below."""
+        """Stop the live view; its last lines stay, and text is printed below them."""
         if self._view:
             self._view.stop()
             self._view = None
@@ -110,9 +110,9 @@ class Terminal:
                 print(last_line, file=sys.stderr, flush=True)
 
     def _print(self, text: str) -> bool:
-        """Return whether the text is printed; if not, it is lost, but the run goes on.
+        """Print the text; return False if it is lost, in which case the run goes on.
 
-        Raise BrokenPipeError the first time that nobody reads any more.
+        Raise BrokenPipeError the first time that the reader has left.
         """
         try:
             print(text, flush=True)
@@ -128,7 +128,7 @@ class Terminal:
 
 
 def in_ascii_locale() -> bool:
-    """Return whether other characters might come out as something else."""
+    """Return whether characters other than ASCII may be shown wrongly."""
     # Python itself sets LC_CTYPE to C.UTF-8 where the locale is C.
     names = os.environ.get("LC_CTYPE", "").replace("C.UTF-8", ""), os.environ.get("LANG")
     locale = os.environ.get("LC_ALL") or names[0] or names[1]

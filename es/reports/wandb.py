@@ -1,4 +1,4 @@
-"""Reports to Weights & Biases, in a thread, so that a slow network holds nothing up."""
+"""Reports to Weights & Biases, from a thread, so that a slow network does not delay the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from es.reports.record import Distributions, Figures
 from es.runs.directory import write_text
 
 PROJECT = "evolution-strategies"
-IDENTITY = "wandb/id.txt"  # in the run's directory, so that a resumed run goes on there
+IDENTITY = "wandb/id.txt"  # in the run's directory, so that a resumed run continues there
 INIT_SECONDS = 10.0  # to reach the server, before the run is reported offline
 KILL_SECONDS = 2.0
 FINISH_SECONDS = 30.0  # to send the rest after the program was killed
@@ -31,7 +31,7 @@ BUCKETS = 32
 class WandbReporter:
     """Report a run. Raise UsageError if wandb cannot be used.
 
-    say, warn: are told where the run is seen, and what goes wrong; neither ends the run.
+    say: prints where the run can be seen. warn: prints what goes wrong, which never ends the run.
     """
 
     def __init__(self, say: Callable[[str], None], warn: Callable[[str], None]) -> None:
@@ -59,8 +59,9 @@ class WandbReporter:
         while self._thread.is_alive() and time.monotonic() - start < patience():
             self._thread.join(0.02)
         if self._thread.is_alive():
-            unsent = "not all" if self._run else "nothing"
-            rest = f"; send the rest: wandb sync {_folder(self._run)}" if self._run else ""
+            unsent, rest = "nothing", ""
+            if self._run:
+                unsent, rest = "not all", f"; send the rest: {self._sync_command()}"
             self._give_up(f"--wandb: {unsent} was sent in time{rest}")
         self.kill()
 
@@ -71,7 +72,9 @@ class WandbReporter:
         self._lost = True
         deadline = time.monotonic() + KILL_SECONDS
         while at_once and time.monotonic() < deadline:
-            _kill_processes()  # a call that waits for one fails then
+            for process in psutil.Process().children():
+                if process.name() == "wandb-core":
+                    process.kill()  # a call of wandb that waits for it fails then
             self._thread.join(0.05)
             at_once = self._thread.is_alive()
         self._teardown()
@@ -97,7 +100,7 @@ class WandbReporter:
             self._warn(in_one_line(warning))
 
     def _teardown(self) -> None:
-        with contextlib.suppress(Exception, SystemExit):  # what a killed process leads to
+        with contextlib.suppress(Exception, SystemExit):  # wandb's process may have been killed
             self._wandb.teardown()
 
     def _init(self, directory: Path, config: Mapping[str, Any]) -> None:
@@ -131,10 +134,13 @@ class WandbReporter:
                 raise
             trouble = f"{error}; "
             self._run = init(mode="offline")
-        offline = f"{trouble}offline; send it later: wandb sync {_folder(self._run)}"
+        offline = f"{trouble}offline; send it later: {self._sync_command()}"
         place = "disabled" if self._run.disabled else self._run.url or offline
         if not self._lost:
             self._say(in_one_line(f"Weights & Biases: {place}"))
+
+    def _sync_command(self) -> str:
+        return f"wandb sync {Path(self._run.dir).parent}"
 
     def _log(self, step: int, figures: Figures, distributions: Distributions) -> None:
         histograms = {
@@ -147,16 +153,6 @@ class WandbReporter:
         if picture.exists():
             self._run.log({"learning_curve": self._wandb.Image(str(picture))}, step=update)
         self._run.finish()
-
-
-def _folder(run: Any) -> Path:
-    return Path(run.dir).parent
-
-
-def _kill_processes() -> None:
-    for process in psutil.Process().children():
-        if process.name() == "wandb-core":
-            process.kill()
 
 
 def _import_wandb() -> Any:
@@ -174,7 +170,7 @@ def _import_wandb() -> Any:
         complaint = "wandb is not installed; pip install -r requirements-extra.txt"
     except Exception as error:
         complaint = str(error)
-        if hasattr(error, "errors"):  # a setting that is wrong: its variable is named
+        if hasattr(error, "errors"):  # of a wrong setting: name its variable
             fault = error.errors()[0]
             complaint = f"WANDB_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}"
     raise UsageError(f"--wandb: {complaint}")

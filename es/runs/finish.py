@@ -13,7 +13,7 @@ from es.interrupts import Interrupted, Interrupts
 from es.program import command
 from es.reports.films import VideoRecorder, waiting
 from es.reports.live_view import RunLimits
-from es.reports.reporter import Monitor
+from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.rollouts.interface import Pool, counted
 from es.runs.checkpoint import Checkpoint, Counters
@@ -84,7 +84,7 @@ def again(config: Config, checkpoint: Path, *flags: str) -> str:
 
 
 def play_out(
-    loop: Callable[[], None], pool: Pool, monitor: Monitor, interrupts: Interrupts
+    loop: Callable[[], None], pool: Pool, monitor: Reporter, interrupts: Interrupts
 ) -> tuple[Interrupted | None, Mapping[str, str]]:
     """Run the master loop to its end, however that comes, and end workers and reports.
 

@@ -15,7 +15,7 @@ from es.config.sources import write_toml
 from es.errors import UsageError
 from es.noise import FloatArray, SumNoise, weighted_sum
 from es.program import FOR_WORKERS
-from es.reports.reporter import Monitor
+from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
 from es.rollouts.in_process import InProcessPool
@@ -40,7 +40,7 @@ class Run(NamedTuple):
     normalizer: Normalizer | None
     counters: Counters
     pool: Pool
-    monitor: Monitor
+    monitor: Reporter
 
 
 def start_run(
@@ -97,7 +97,7 @@ def start_run(
         config = dataclasses.replace(config, run_dir=None)
     with rundir.writable(path):
         rundir.write_text(path / rundir.SETTINGS, write_toml(config.saved()))
-        monitor = Monitor(
+        monitor = Reporter(
             directory,
             console,
             title=config.env_name,

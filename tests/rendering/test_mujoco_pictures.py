@@ -20,9 +20,8 @@ def test_mujoco_is_drawn_without_a_display(program, monkeypatch):
         monkeypatch.delenv(variable, raising=False)
     game = ("--env-name", "InvertedPendulum-v5", "--n", 2, "--workers", 0, "--run-dir", "run")
     program(*game, "--max-gradient-updates", 1, "--seed", 1)
-    status, out, err = program(
-        "--test", "--restore", "run/latest.safetensors", "--video", "out.mp4"
-    )
+    record = ("--restore", "run/latest.safetensors", "--video", "out.mp4")
+    status, out, err = program("--test", *record)
     if "nothing to draw with" in err:
         pytest.skip("MuJoCo needs EGL or OSMesa (apt-get install libegl1 libgl1-mesa-dri)")
     assert (status, err) == (0, "")

@@ -45,9 +45,8 @@ def differing(frames):
 
 
 def test_every_step_is_a_frame_at_the_environments_speed(program, checkpoint):
-    status, out, err = program(
-        "--test", "--restore", checkpoint, "--video", "new/out.mp4", "--episodes", 2
-    )
+    record = ("--video", "new/out.mp4", "--episodes", 2)
+    status, out, err = program("--test", "--restore", checkpoint, *record)
     assert (status, err) == (0, "")
     steps = [int(line.split()[-2]) for line in out.splitlines() if line.startswith("Episode")]
     frames, speed = decoded("new/out.mp4")
@@ -56,9 +55,8 @@ def test_every_step_is_a_frame_at_the_environments_speed(program, checkpoint):
     assert frames[0].shape == (400 + CAPTION_HEIGHT, 600, 3)
     captions = {frame[:CAPTION_HEIGHT].tobytes() for frame in frames}
     assert len(captions) > max(steps) / 2  # the return counts up
-    assert out.splitlines()[-1] == f"Recorded new/out.mp4: {len(frames)} frames, " + (
-        f"{len(frames) / 50:.1f} s"
-    )
+    seconds = len(frames) / 50
+    assert out.splitlines()[-1] == f"Recorded new/out.mp4: {len(frames)} frames, {seconds:.1f} s"
     assert os.listdir("new") == ["out.mp4"]
 
 
@@ -218,7 +216,7 @@ def test_an_interrupted_video_holds_what_was_played(start, program):
     restored = ("--restore", "checkpoints/Pendulum-v1/latest.safetensors")
     process = start("--test", *restored, "--video", "out.mp4", "--episodes", 1000)
     assert process.stdout is not None
-    process.stdout.readline()
+    next(line for line in process.stdout if line.startswith("Episode"))
     children = descendants(process.pid)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, err = process.communicate(timeout=60)

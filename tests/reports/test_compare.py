@@ -54,9 +54,8 @@ def test_the_files_and_the_table(compare):
             name: "" if value is None else str(value) for name, value in summarise(each).items()
         }
     markdown = Path("out/c.md").read_text()
-    assert (
-        "| lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 ± 0.00 | 26.50 ± 0.00 | 1,000 |" in markdown
-    )
+    row = "| lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 ± 0.00 | 26.50 ± 0.00 | 1,000 |"
+    assert row in markdown
     assert "| a\\|b [red] | 1 | 2 |" in markdown
     for words in (
         "lr 0.1",
@@ -163,10 +162,7 @@ def test_an_interrupt_while_drawing_leaves_no_file_and_the_terminal_as_it_was(co
         ("file", "RUN_DIR file: is no directory"),
         ("folder", "RUN_DIR folder: there is no progress.csv in it"),
         ("foreign", "RUN_DIR foreign/progress.csv: is no table of a run (it has no column update)"),
-        (
-            "torn",
-            "torn/progress.csv: is no table of a run (line 4 is no row of numbers: '3,12')",
-        ),
+        ("torn", "torn/progress.csv: is no table of a run (line 4 is no row of numbers: '3,12')"),
         ("letters", "(line 3 is no row of numbers: '2.0,8.0,abc,"),
         ("bytes", "RUN_DIR bytes/progress.csv: is no table of a run ("),
         ("falling", "is no table of a run (episodes falls from one row to the next"),

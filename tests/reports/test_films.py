@@ -180,7 +180,7 @@ def test_what_is_started_ends_with_a_master_that_is_killed(tmp_path):
     Path("lingering.py").write_text("import time; open('begun', 'w'); time.sleep(3600)")
     master = """
 import os, signal, time
-from es.reports.helper import start
+from es.reports.one_shot import start
 process = start("lingering")
 while not os.path.exists("begun"):
     time.sleep(0.02)

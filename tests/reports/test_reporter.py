@@ -12,12 +12,17 @@ from es.reports.append_only import AppendOnlyFile
 from es.reports.files import ProgressFiles
 from es.reports.learning_curve import CurvePainter, draw
 from es.reports.record import describe_population
-from es.reports.reporter import Monitor
+from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.runs import checkpoint as checkpoints
 from es.runs.checkpoint import Counters
 from es.runs.directory import CURVE, open_new
 from tests.records import RETURNS, events_of, png, record, write
+
+
+def reporter_of(directory, update=0):
+    counters = Counters(update, 0, 0, 0.0, 1, None, 0.1, 0.1)
+    return Reporter(directory, Terminal(silent=True), title="", counters=counters, settings={})
 
 
 def test_the_figures_of_a_batch():
@@ -78,23 +83,14 @@ def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):
     names: list[str] = []
     monkeypatch.setattr(checkpoints, "save", lambda checkpoint, path: names.append(path.name))
     monkeypatch.setattr(AppendOnlyFile, "flush", lambda file: names.append(file._path.name[:8]))
-    counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
-    monitor = Monitor(directory, Terminal(silent=True), title="", counters=counters, settings={})
+    directory = open_new(tmp_path / "run")
+    reporter = reporter_of(directory)
     checkpoint: Any = None
     names.clear()
-    monitor.commit(
-        dict.fromkeys(
-            ("latest.safetensors", "update-3.safetensors", "best.safetensors"), checkpoint
-        )
-    )
-    assert monitor.close(hurried=lambda: True) == {}
-    assert names == [
-        "progress",
-        "events.o",
-        "update-3.safetensors",
-        "best.safetensors",
-        "latest.safetensors",
-    ]
+    files = ("latest.safetensors", "update-3.safetensors", "best.safetensors")
+    reporter.commit(dict.fromkeys(files, checkpoint))
+    assert reporter.close(hurried=lambda: True) == {}
+    assert names == ["progress", "events.o", files[1], files[2], files[0]]
     directory.close()
 
 
@@ -112,22 +108,22 @@ def test_the_curve_is_among_the_events_when_the_updates_have_doubled_and_in_the_
     monkeypatch.setattr("es.reports.learning_curve.REDRAW_SECONDS", 0)
     directory = open_new(tmp_path / "run")
     for first, last in ((0, 9), (9, 20)):
-        counters = Counters(first, 0, 0, 0.0, 1, None, 0.1, 0.1)
-        monitor = Monitor(
-            directory, Terminal(silent=True), title="", counters=counters, settings={}
-        )
+        reporter = reporter_of(directory, first)
         for update in range(first + 1, last + 1):
-            monitor.commit({}, played=(record(update), RETURNS))
-        monitor.close(hurried=lambda: True)
+            reporter.commit({}, played=(record(update), RETURNS))
+        reporter.close(hurried=lambda: True)
     directory.close()
     shown = events_of(tmp_path / "run").Tensors("learning_curve")
     assert [event.step for event in shown] == [1, 2, 4, 8, 9, 18, 20]
 
 
-def png_size(path):
+def assert_drawn(path):
+    """The picture has axes of 8 by 5 inches, and a legend below."""
     data = path.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    return struct.unpack(">II", data[16:24])
+    width, height = struct.unpack(">II", data[16:24])
+    assert 960 <= width < 1000
+    assert 600 < height < 800
 
 
 def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
@@ -137,7 +133,7 @@ def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
         draw(tmp_path, "a title")
         pictures.append((tmp_path / "learning_curve.png").read_bytes())
     files.close()
-    assert png_size(tmp_path / "learning_curve.png") == (960, 600)
+    assert_drawn(tmp_path / "learning_curve.png")
     assert pictures[0] != pictures[1]
 
 
@@ -149,7 +145,7 @@ def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
     assert not (tmp_path / "learning_curve.png").exists()
     painter.close(lambda: 60)
     files.close()
-    assert png_size(tmp_path / "learning_curve.png") == (960, 600)
+    assert_drawn(tmp_path / "learning_curve.png")
     assert not [path.name for path in tmp_path.iterdir() if re.search(r"tmp|^\.", path.name)]
 
 
@@ -160,12 +156,12 @@ def test_the_last_state_is_drawn_at_the_end_of_a_run(tmp_path, monkeypatch, inte
     seconds = ("HURRIED_SECONDS", "PICTURE_SECONDS")
     for name, patience in zip(seconds, (600.0, 0.0) if interrupted else (0.0, 600.0), strict=True):
         monkeypatch.setattr(f"es.reports.reporter.{name}", patience)
-    counters, directory = Counters(0, 0, 0, 0.0, 1, None, 0.1, 0.1), open_new(tmp_path / "run")
-    monitor = Monitor(directory, Terminal(silent=True), title="", counters=counters, settings={})
-    monitor.commit({}, played=(record(1), RETURNS))
-    monitor.close(hurried=lambda: interrupted)
+    directory = open_new(tmp_path / "run")
+    reporter = reporter_of(directory)
+    reporter.commit({}, played=(record(1), RETURNS))
+    reporter.close(hurried=lambda: interrupted)
     directory.close()
-    assert png_size(tmp_path / "run" / CURVE) == (960, 600)
+    assert_drawn(tmp_path / "run" / CURVE)
 
 
 @pytest.mark.picture

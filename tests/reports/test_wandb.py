@@ -16,16 +16,7 @@ from PIL import Image
 from es.kernels.compiling import CACHE
 from es.reports.learning_curve import CurvePainter
 from es.runs.directory import CURVE
-from tests.conftest import (
-    CARTPOLE,
-    ENDLESS,
-    RUN,
-    all_gone,
-    descendants,
-    has_rows,
-    rows,
-    wait_until,
-)
+from tests.conftest import CARTPOLE, ENDLESS, RUN, all_gone, descendants, has_rows, rows, wait_until
 from tests.records import events_of, scalars
 
 INSTALLED = importlib.util.find_spec("wandb") is not None
@@ -98,15 +89,8 @@ def test_the_same_figures_as_in_tensorboard_and_on_it_goes_when_carried_on(progr
     assert sum(found[4]["returns/population/values"]) == 4
     assert found[4]["learning_curve/width"] == 960
     assert [image.step for image in events_of(RUN).Tensors("learning_curve")] == [4]
-    program(
-        "--restore",
-        RUN / "latest.safetensors",
-        "--max-gradient-updates",
-        6,
-        "--wandb",
-        "--workers",
-        0,
-    )
+    carried_on = ("--restore", RUN / "latest.safetensors", "--max-gradient-updates", 6)
+    program(*carried_on, "--wandb", "--workers", 0)
     (second,) = set(RUN.glob("wandb/offline-run-*")) - {first}
     assert second.name.split("-")[-1] == first.name.split("-")[-1]
     assert sorted(history(second)[0]) == [5, 6]
@@ -119,11 +103,8 @@ def test_what_is_missing_is_said_before_anything_is_written(program, monkeypatch
     if not installed:
         monkeypatch.setitem(sys.modules, "wandb", None)
     status, out, err = program(*CARTPOLE, "--workers", 0, "--max-gradient-updates", 1, "--wandb")
-    remedy = (
-        "run `wandb login`, or set WANDB_MODE=offline"
-        if installed
-        else ("pip install -r requirements-extra.txt")
-    )
+    login = "run `wandb login`, or set WANDB_MODE=offline"
+    remedy = login if installed else "pip install -r requirements-extra.txt"
     assert (status, out) == (2, "")
     assert err.startswith("error: --wandb: ")
     assert err.endswith(f"; {remedy}\n")

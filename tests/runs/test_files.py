@@ -91,8 +91,8 @@ def test_what_a_full_disk_took_in_part_is_completed_later(tmp_path):
             self.file.close()
 
     files = ProgressFiles(tmp_path, 0)
-    full = [Full(files.csv._file), Full(files.events._file._file)]
-    files.csv._file, files.events._file._file = full  # type: ignore
+    full = [Full(files.csv._file), Full(files.events._file)]
+    files.csv._file, files.events._file = full  # type: ignore
     for number in (1, 2, 3):
         files.add(record(number), RETURNS)
         for file in (files.csv, files.events):

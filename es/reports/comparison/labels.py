@@ -1,4 +1,4 @@
-"""Names groups of runs: by their task, and the settings that set them apart in it."""
+"""Label groups of runs by their task, and by the settings in which they differ from others."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MLP_SETTINGS = ("hidden_sizes", "activation", "obs_norm")
 def identity(config: Config) -> dict[str, Any]:
     """Return the settings that the runs of a group share."""
     values = {name: getattr(config, name) for name in deciding(config)}
-    values["optimizer"] = config.optimizer_name  # whichever flag it was chosen with
-    values["restore"] = config.restore  # what it branched off from
-    # Which network it is, the observations decide: --small-net is refused where it is another one.
+    values["optimizer"] = config.optimizer_name  # chosen by --optimizer or by --use-adam
+    values["restore"] = config.restore  # the run that it branched off from
+    # The observations decide on the network; --small-net is refused for any other.
     unneeded = ("seed", "use_adam", "small_net")
     return {name: value for name, value in values.items() if name not in unneeded}
 
@@ -37,7 +37,7 @@ def label_groups(groups: Sequence[tuple[Path, Config | None]]) -> list[str]:
             task = [config.env_name] if len(tasks) > 1 or not words else []
             found.append(", ".join(task + words))
         else:
-            found.append(directory.resolve().name)  # that of ".", too
+            found.append(directory.resolve().name)  # "." has a name, too
     counts = Counter(found)
     for place, (directory, config) in enumerate(groups):
         if counts[found[place]] > 1:
@@ -46,9 +46,9 @@ def label_groups(groups: Sequence[tuple[Path, Config | None]]) -> list[str]:
 
 
 def _differences(config: Config, groups: Sequence[dict[str, Any]]) -> list[str]:
-    """Return in words the settings in which the groups of a task differ.
+    """Return the settings, in words, in which the groups of a task differ.
 
-    Those of a network that this one does not have are left out.
+    Settings that the run's network does not have are left out.
     """
     own, default = identity(config), Config()
     unused: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ def _differences(config: Config, groups: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _words(name: str, value: Any, values: Sequence[Any]) -> str:
-    """Return a setting in words, its number with as many digits as set it apart from the others."""
+    """Return a setting in words; a number has as many digits as make it differ from the others."""
     word = flag(name)[2:]
     if isinstance(value, bool):
         return word if value else f"no {word}"

@@ -10,21 +10,20 @@ import numpy as np
 from es.noise import DoubleArray
 from es.reports import plotting
 from es.reports.comparison.runs import Group
-from es.reports.progress_csv import running_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CLOCKS = {  # the label, the column, and by what it is divided
+CLOCKS = {  # the label, the column, and what it is divided by
     "frames": ("frames (steps of training episodes)", "frames", 1),
     "episodes": ("training episodes", "episodes", 1),
     "minutes": ("wall-clock time (minutes)", "wall_seconds", 60),
 }
 POINTS = 500  # of a mean line
-ENDS_ALIKE = 0.99  # of the longest run of a group: where a mean over seeds may end untold
+ENDS_ALIKE = 0.99  # of the longest run: the legend does not mention that a mean ends before it
 
-Line = tuple[DoubleArray, DoubleArray]  # (points,) each: where it is, and how high
+Line = tuple[DoubleArray, DoubleArray]  # (points,) each: x and y
 
 
 def draw_comparison(groups: Sequence[Group], by: str) -> Figure:
@@ -44,14 +43,11 @@ def draw_comparison(groups: Sequence[Group], by: str) -> Figure:
         targets = set()
         for index, group in enumerate(groups):
             if group.task == task:
-                lines = [
-                    (run.progress[column] / unit,
-                     running_mean(run.progress["unperturbed_return"], window))
-                    for run in group.runs
-                ]  # fmt: skip
+                runs = group.runs
+                lines = [(run.progress[column] / unit, run.smoothed(window)) for run in runs]
                 _draw_group(axes, lines, group.label, index, opacity)
-                targets |= {run.config.target_return if run.config else None for run in group.runs}
-                ends = [at[-1] for at, _ in lines]
+                targets |= {run.config.target_return if run.config else None for run in runs}
+                ends = [x[-1] for x, _ in lines]
                 complete &= min(ends) >= ENDS_ALIKE * max(ends)
         if len(targets) == 1 and (target := targets.pop()) is not None:
             plotting.draw_target(axes, target, in_legend=len(tasks) == 1)
@@ -63,37 +59,28 @@ def draw_comparison(groups: Sequence[Group], by: str) -> Figure:
 
 
 def _draw_group(axes: Axes, lines: Sequence[Line], label: str, index: int, opacity: float) -> None:
-    """Draw the lines of a group's runs, their mean and their spread.
-
-    index: of the group's colour and style.
-    """
+    """Draw a group's runs, their mean and their spread. index: of the colour and the style."""
     colour = plotting.COLOURS[index % len(plotting.COLOURS)]
     style = plotting.STYLES[index % len(plotting.STYLES)]
     at, mean, std = mean_line(lines)
     if len(lines) > 1:
         label += f" ({len(lines)} seeds)"
+        pale = {"color": colour, "linewidth": plotting.THIN, "alpha": opacity * plotting.PALE}
         for places, line in lines:
-            shown = plotting.extremes(line)
-            axes.plot(
-                places[shown], line[shown], color=colour, linewidth=plotting.THIN,
-                alpha=opacity * plotting.PALE, marker=plotting.marker(line),
-            )  # fmt: skip
-        axes.fill_between(
-            at, mean - std, mean + std,
-            color=colour, alpha=opacity * plotting.BAND, linewidth=0,
-        )  # fmt: skip
-    axes.plot(
-        at, mean, color=colour, linestyle=style, linewidth=plotting.THICK, zorder=3,
-        # What begins with _ would be left out of the legend.
-        marker=plotting.marker(mean), label=f" {label}" if label.startswith("_") else label,
-    )  # fmt: skip
+            plotting.draw_line(axes, places, line, **pale)
+        band = {"color": colour, "linewidth": 0, "alpha": opacity * plotting.BAND}
+        axes.fill_between(at, mean - std, mean + std, **band)
+    if label.startswith("_"):  # it would be left out of the legend
+        label = f" {label}"
+    thick = {"color": colour, "linewidth": plotting.THICK, "linestyle": style, "zorder": 3}
+    plotting.draw_line(axes, at, mean, label=label, **thick)
 
 
 def mean_line(lines: Sequence[Line]) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
-    """Return points, (points,) each, of the lines' mean and standard deviation where all have come.
+    """Return x, mean and standard deviation, (points,) each, of the lines where all have values.
 
-    Between its points a line is straight. Where they have no stretch in common, there are none. The
-    deviation of a line alone is 0.
+    A line is straight between its points. If the lines have no stretch in common, there are no
+    points. The deviation of a single line is 0.
     """
     first, last = max(at[0] for at, _ in lines), min(at[-1] for at, _ in lines)
     grid = np.unique(np.linspace(first, last, POINTS)) if first <= last else np.empty(0)

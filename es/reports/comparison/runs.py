@@ -1,8 +1,7 @@
-"""Reads runs back from their directories, and groups them: a group differs in its seeds alone."""
+"""Load runs from their directories, and group those that differ in their seeds alone."""
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,8 +12,9 @@ import numpy as np
 from es.config import Config
 from es.config.sources import read_toml
 from es.errors import UsageError, in_one_line
+from es.noise import DoubleArray
 from es.reports.comparison.labels import identity, label_groups
-from es.reports.progress_csv import Progress, read_progress, smoothing_window
+from es.reports.progress_csv import Progress, read_progress, running_mean, smoothing_window
 from es.runs.directory import PROGRESS, SETTINGS
 
 EXAMPLE = "give a run's directory, such as checkpoints/CartPole-v1"
@@ -22,7 +22,7 @@ WITHOUT_SETTINGS = "runs without settings"
 
 
 class LoadedRun(NamedTuple):
-    """A run's directory, its figures, and its settings, unless these are missing."""
+    """A run's directory, its figures, and its settings if it has any."""
 
     directory: Path
     progress: Progress
@@ -30,20 +30,24 @@ class LoadedRun(NamedTuple):
 
     @property
     def task(self) -> str:
-        """The environment's name, or what is said instead of it."""
+        """Return the environment's name, or words in its place."""
         return self.config.env_name if self.config else WITHOUT_SETTINGS
 
     @property
     def key(self) -> str:
-        """What the run shares with those of its group."""
+        """Return what the run shares with the others of its group."""
         return repr(identity(self.config) if self.config else self.directory)
+
+    def smoothed(self, window: int) -> DoubleArray:
+        """Return (updates,): the running mean of the unperturbed returns."""
+        return running_mean(self.progress["unperturbed_return"], window)
 
 
 class Group(NamedTuple):
     """Runs that differ in their seeds alone.
 
-    label: what sets them apart from other groups. window: over how many updates the returns of all
-    runs of this task are smoothed.
+    label: what sets them apart from other groups. window: the number of updates over which the
+    returns of all runs of this task are smoothed.
     """
 
     label: str
@@ -55,8 +59,9 @@ class Group(NamedTuple):
 def load_runs(names: Sequence[str], warn: Callable[[str], None]) -> list[LoadedRun]:
     """Load the runs in these directories or in folders of theirs, each once.
 
-    Raises UsageError where there is none, or one that cannot be read or has not finished an update;
-    one of these in a folder of the directory is told to `warn`, and left out.
+    Raise UsageError if there are none, or if a given directory has a run that cannot be read or has
+    not finished an update. In a folder of a directory, such a run is reported to `warn` and left
+    out.
     """
     runs: dict[Path, LoadedRun] = {}
     for name in names:
@@ -74,39 +79,35 @@ def load_runs(names: Sequence[str], warn: Callable[[str], None]) -> list[LoadedR
 
 
 def group_runs(runs: Sequence[LoadedRun], warn: Callable[[str], None]) -> list[Group]:
-    """Group runs, in the order in which they come; one without settings is a group of its own.
+    """Group runs, in their order; a run without settings is a group of its own.
 
-    Runs with the same seed are no independent samples: the one that has come furthest counts, and
-    the others are told to `warn`.
+    Runs with the same seed are not independent samples: the longest one counts, and the others are
+    reported to `warn`.
     """
     groups: dict[str, dict[Any, LoadedRun]] = {}
     for run in runs:
         seeds = groups.setdefault(run.key, {})
         seed = run.config and run.config.seed
         pair = (seeds.get(seed, run), run)
-        further, other = sorted(pair, key=lambda each: each.progress.size, reverse=True)
-        seeds[seed] = further
-        if other is not further:
-            same = f"has the settings and the seed of {further.directory}, and is left out"
+        longer, other = sorted(pair, key=lambda each: each.progress.size, reverse=True)
+        seeds[seed] = longer
+        if other is not longer:
+            same = f"has the settings and the seed of {longer.directory}, and is left out"
             warn(in_one_line(f"{other.directory}: {same}"))
     members = [list(seeds.values()) for seeds in groups.values()]
-    updates: dict[str, list[int]] = {}
-    for run in itertools.chain(*members):
-        updates.setdefault(run.task, []).append(run.progress.size)
-    windows = {task: smoothing_window(int(np.median(sizes))) for task, sizes in updates.items()}
-    firsts = [each[0] for each in members]
-    labels = label_groups([(run.directory, run.config) for run in firsts])
+    sizes: dict[str, list[int]] = {}  # by task
+    for each in members:
+        sizes.setdefault(each[0].task, []).extend(run.progress.size for run in each)
+    windows = {task: smoothing_window(int(np.median(each))) for task, each in sizes.items()}
+    labels = label_groups([(each[0].directory, each[0].config) for each in members])
     return [
-        Group(label, first.task, windows[first.task], each)
-        for label, first, each in zip(labels, firsts, members, strict=True)
+        Group(label, each[0].task, windows[each[0].task], each)
+        for label, each in zip(labels, members, strict=True)
     ]
 
 
 def _find_runs(directory: Path, warn: Callable[[str], None]) -> list[Path]:
-    """Return the directory itself, if it is a run's, or else those in it; raises UsageError.
-
-    A folder that cannot be read is told to `warn`.
-    """
+    """Return the directory if it is a run's, or else the runs in it; raise UsageError."""
 
     def skip(error: OSError) -> None:
         reason = f"{error.filename}: cannot be read ({error.strerror})"
@@ -114,7 +115,7 @@ def _find_runs(directory: Path, warn: Callable[[str], None]) -> list[Path]:
             raise UsageError(f"RUN_DIR {reason}; {EXAMPLE}") from error
         warn(in_one_line(f"{reason}, and is left out"))
 
-    if not os.path.isdir(directory):  # which, unlike Path.is_dir, raises nothing
+    if not os.path.isdir(directory):  # unlike Path.is_dir, this raises nothing
         what = "is no directory" if os.path.exists(directory) else "there is no such directory"
         raise UsageError(f"RUN_DIR {directory}: {what}; {EXAMPLE}")
     if os.path.isfile(directory / PROGRESS):
@@ -127,17 +128,15 @@ def _find_runs(directory: Path, warn: Callable[[str], None]) -> list[Path]:
         if len(Path(path).relative_to(directory).parts) == 2:
             folders.clear()
     if not found:
-        raise UsageError(
-            f"RUN_DIR {directory}: there is no {PROGRESS} in it, or in a folder of it; {EXAMPLE}"
-        )
+        where = f"there is no {PROGRESS} in it, or in a folder of it"
+        raise UsageError(f"RUN_DIR {directory}: {where}; {EXAMPLE}")
     return sorted(found)
 
 
 def _load(directory: Path) -> LoadedRun:
-    """Raises UsageError, which begins with the path, for what cannot be compared."""
     path = directory / PROGRESS
     try:
-        if not path.is_file():  # but a pipe, from which nothing may ever come
+        if not path.is_file():  # such as a pipe, which may never yield anything
             raise UsageError(f"{path}: is no file")
         progress = read_progress(path)
     except OSError as error:

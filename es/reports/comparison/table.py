@@ -1,4 +1,4 @@
-"""The table of a comparison: a row per group, for the terminal, as CSV and as Markdown."""
+"""The table of a comparison, with a row per group: for the terminal, as CSV, as Markdown."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from rich.text import Text
 
 from es.errors import in_one_line
 from es.reports.comparison.runs import Group, LoadedRun
-from es.reports.progress_csv import running_mean
 
 HEADER = ("group", "seeds", "updates", "episodes", "frames", "minutes", "final", "best", "steps/s")
 LEGEND = (
     "final: mean unperturbed return of the last {last} of each run; best: the highest of "
     "{many} updates in a row; ±: standard deviation over seeds. Figures are means over seeds."
 )
-SPREAD = ("final", "best")  # the figures that are shown with their deviation
+SPREAD = ("final", "best")  # the figures that are shown with their standard deviation
 
 
 def summarise(group: Group) -> dict[str, Any]:
@@ -36,9 +35,8 @@ def summarise(group: Group) -> dict[str, Any]:
 
 
 def _figures(run: LoadedRun, window: int) -> dict[str, float]:
-    """Return a run's figures; final and best are means of `window` updates, or of all."""
     progress = run.progress
-    means = running_mean(progress["unperturbed_return"], window)
+    means = run.smoothed(window)
     return {
         "updates": progress["update"][-1],
         "episodes": progress["episodes"][-1],
@@ -51,7 +49,7 @@ def _figures(run: LoadedRun, window: int) -> dict[str, float]:
 
 
 def as_csv(groups: Sequence[Group]) -> str:
-    """Return the table for programs."""
+    """Return the table as CSV."""
     rows = [summarise(group) for group in groups]
     text = io.StringIO()
     writer = csv.DictWriter(text, rows[0], lineterminator="\n")
@@ -61,25 +59,24 @@ def as_csv(groups: Sequence[Group]) -> str:
 
 
 def as_markdown(groups: Sequence[Group], picture: str) -> str:
-    """Return the table, with a line that says what the columns are, and the picture below."""
+    """Return the table as Markdown, with a legend and a link to the picture below."""
     rows = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *map(_cells, groups)]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join([*lines, "", _legend(groups), "", f"![learning curves](<{picture}>)", ""])
 
 
 def for_terminal(groups: Sequence[Group]) -> Table:
-    """Return the table to be printed."""
+    """Return the table for rich to print."""
     table = Table(caption=Text(_legend(groups)), caption_justify="left")
     for name in HEADER:
         left = name == HEADER[0]
         table.add_column(name, justify="left" if left else "right", overflow="fold")
     for group in groups:
-        table.add_row(*map(Text, _cells(group)))  # in which brackets are no markup
+        table.add_row(*map(Text, _cells(group)))  # a Text: brackets are not markup
     return table
 
 
 def _legend(groups: Sequence[Group]) -> str:
-    """Say what the columns are."""
     windows = {group.task: group.window for group in groups}
     if len(set(windows.values())) == 1:
         many = groups[0].window

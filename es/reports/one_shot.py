@@ -24,18 +24,18 @@ def start(
     standard error goes.
     """
     return subprocess.Popen(
-        # -P: not from the current folder, where a user's own files may have the same names.
+        # -P: do not import from the current folder, where a user's files may have the same names.
         [sys.executable, "-P", "-m", __name__, module, *arguments],
         env=os.environ | importing_variables(),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=errors,
-        start_new_session=True,  # the terminal's Ctrl-C is for the master
+        start_new_session=True,  # Ctrl-C in the terminal is for the master
     )
 
 
 def _end_with_master() -> None:
-    os.read(0, 1)  # the master writes nothing: this is the end of the pipe
+    os.read(0, 1)  # the master writes nothing, so this returns when the pipe is closed
     os._exit(1)
 
 
