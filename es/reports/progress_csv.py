@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,21 +17,60 @@ NEVER_FALL = ("update", "episodes", "frames", "wall_seconds")
 RETURNS = ("return_mean", "return_max", "return_min", "unperturbed_return")
 NEEDED = (*NEVER_FALL, *RETURNS, "steps_per_second")
 DTYPE = np.dtype([(name, np.float64) for name in NEEDED])
-LARGEST = 1e150  # Matplotlib squares the returns to find a picture's scale
+LARGEST = 1e150  # a picture's scale is made of squares
 
 Progress = npt.NDArray[np.void]  # (updates,), with the columns NEEDED as fields
 
 
-def read_progress(path: Path) -> Progress:
-    """Return the rows of a progress.csv; returns that are not finite become NaN.
+class ProgressReader:
+    """Read the rows of a progress.csv, and later those that were added since."""
 
-    A last line without a line break is still being written, and is left out. Raise OSError, or
-    ValueError if the file is not such a table.
+    def __init__(self, path: Path) -> None:
+        self._path, self._offset, self._line = path, 0, 0
+        self._places: dict[str, int] = {}
+
+    def new_rows(self) -> Iterator[dict[str, float]]:
+        """Yield the columns NEEDED of the rows that were not read before.
+
+        A last line without its end is being written, and is left for the next time. Raise OSError,
+        and ValueError for what is no such table.
+        """
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._offset += len(line)
+                self._line += 1
+                if self._line == 1:
+                    self._places = _places(line)
+                else:
+                    yield self._row(line)
+
+    def _row(self, line: bytes) -> dict[str, float]:
+        cells = line.split(b",")
+        try:
+            return {name: float(cells[place]) for name, place in self._places.items()}
+        except (ValueError, IndexError) as error:
+            shown = repr(line.decode(errors="replace").strip())
+            raise ValueError(f"line {self._line} is no row of numbers: {shown:.60}") from error
+
+
+def _places(header: bytes) -> dict[str, int]:
+    """Return where the columns NEEDED are, which may be in any order and among others."""
+    names = header.decode("utf-8-sig").strip().split(",")  # Windows marks the encoding
+    if missing := [name for name in NEEDED if name not in names]:
+        raise ValueError(f"it has no column {missing[0]}")
+    return {name: names.index(name) for name in NEEDED}
+
+
+def read_progress(path: Path) -> Progress:
+    """Read a whole progress.csv; returns that are not finite become NaN.
+
+    Raise OSError, or ValueError if the file is no such table.
     """
-    lines = path.read_bytes().split(b"\n")[:-1]
-    places = _places(lines[0]) if lines else ()
-    rows = (_row(number, line, places) for number, line in enumerate(lines[1:], start=2))
-    progress = np.fromiter(rows, DTYPE)
+    rows = ProgressReader(path).new_rows()
+    progress = np.fromiter((tuple(row.values()) for row in rows), DTYPE)
     for name in NEVER_FALL:
         steps = np.diff(progress[name], prepend=0)
         if not ((steps >= 0) & (steps < np.inf)).all():
@@ -41,28 +80,11 @@ def read_progress(path: Path) -> Progress:
     return progress
 
 
-def _places(header: bytes) -> Sequence[int]:
-    """Return the indices of the columns NEEDED; the table may have others, in any order."""
-    names = header.decode("utf-8-sig").strip().split(",")  # Windows marks the encoding
-    if missing := [name for name in NEEDED if name not in names]:
-        raise ValueError(f"it has no column {missing[0]}")
-    return [names.index(name) for name in NEEDED]
-
-
-def _row(number: int, line: bytes, places: Sequence[int]) -> tuple[float, ...]:
-    cells = line.split(b",")
-    try:
-        return tuple(float(cells[place]) for place in places)
-    except (ValueError, IndexError) as error:
-        shown = repr(line.decode(errors="replace").strip())
-        raise ValueError(f"line {number} is no row of numbers: {shown:.60}") from error
-
-
 def carry_progress_on(path: Path, update: int) -> None:
-    """Keep the header and the rows up to `update`, or start a new table; raise OSError.
+    """Leave the header and the rows up to `update`, or start a new table; raise OSError.
 
-    A run that ended between writing its row and its checkpoint plays that update again. Torn,
-    repeated and damaged lines are dropped.
+    A run that ended between writing its row and its checkpoint plays that update again. Lines that
+    are torn, repeated or damaged are dropped.
     """
     kept, last = [",".join(COLUMNS).encode() + b"\n"], 0.0
     for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
@@ -78,7 +100,7 @@ def carry_progress_on(path: Path, update: int) -> None:
 def running_mean(values: DoubleArray, window: int) -> DoubleArray:
     """Return (updates,): the mean of the last `window` values up to each, without NaN.
 
-    The first ones are means of fewer values.
+    At the beginning it is the mean of fewer.
     """
     if not values.size:
         return values
@@ -89,5 +111,5 @@ def running_mean(values: DoubleArray, window: int) -> DoubleArray:
 
 
 def smoothing_window(updates: int) -> int:
-    """Return the number of updates over which a picture of `updates` updates is smoothed."""
+    """Return over how many updates a picture of so many is smoothed."""
     return max(2, min(10, updates // 5), updates // 50)

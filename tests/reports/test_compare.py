@@ -54,8 +54,8 @@ def test_the_files_and_the_table(compare):
             name: "" if value is None else str(value) for name, value in summarise(each).items()
         }
     markdown = Path("out/c.md").read_text()
-    row = "| lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 ± 0.00 | 26.50 ± 0.00 | 1,000 |"
-    assert row in markdown
+    line = "| lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 ± 0.00 | 26.50 ± 0.00 | 1,000 |"
+    assert line in markdown
     assert "| a\\|b [red] | 1 | 2 |" in markdown
     for words in (
         "lr 0.1",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from es.reports.progress_csv import carry_progress_on, read_progress, running_mean
+from es.reports.progress_csv import ProgressReader, carry_progress_on, read_progress, running_mean
 from es.reports.record import COLUMNS
 from tests.records import write_progress
 
@@ -15,13 +15,18 @@ def test_means_leave_out_what_is_no_number_and_keep_their_digits():
     assert means == pytest.approx(expected, nan_ok=True)
 
 
-def test_a_line_that_is_being_written_is_left_out(tmp_path):
+def test_a_line_that_is_being_written_is_read_when_it_is_there(tmp_path):
     path = write_progress(tmp_path, 3)
     whole = path.read_text()
     last = whole.splitlines(keepends=True)[-1]
-    for text, expected in ((whole, [1, 2, 3]), (whole[:-7], [1, 2]), (whole + last[:7], [1, 2, 3])):
-        path.write_text(text)
-        assert read_progress(path)["update"].tolist() == expected
+    path.write_text(whole.removesuffix(last))
+    reader = ProgressReader(path)
+    for torn, expected in (("", [1, 2]), (last[:7], []), (last[7:], [3]), ("", [])):
+        with path.open("a") as file:
+            file.write(torn)
+        assert [row["update"] for row in reader.new_rows()] == expected
+    path.write_text(whole + last[:7])
+    assert read_progress(path)["update"].tolist() == [1, 2, 3]
 
 
 def test_a_table_that_windows_has_written_is_read(tmp_path):

@@ -68,8 +68,8 @@ def _draw_group(axes: Axes, lines: Sequence[Line], label: str, index: int, opaci
         pale = {"color": colour, "linewidth": plotting.THIN, "alpha": opacity * plotting.PALE}
         for places, line in lines:
             plotting.draw_line(axes, places, line, **pale)
-        band = {"color": colour, "linewidth": 0, "alpha": opacity * plotting.BAND}
-        axes.fill_between(at, mean - std, mean + std, **band)
+        alpha = opacity * plotting.BAND
+        axes.fill_between(at, mean - std, mean + std, color=colour, linewidth=0, alpha=alpha)
     if label.startswith("_"):  # it would be left out of the legend
         label = f" {label}"
     thick = {"color": colour, "linewidth": plotting.THICK, "linestyle": style, "zorder": 3}
