@@ -75,7 +75,7 @@ def test_a_finished_run_says_so(program):
     assert (status, err) == (0, "")
     assert (
         out
-        == f"Finished already: the run of {RUN}/latest.safetensors has come to 2 updates "
+        == f"Finished already: the run of {RUN}/latest.safetensors has reached 2 updates "
         + ("(--max-gradient-updates).\n")
     )
     assert {path: path.read_bytes() for path in RUN.iterdir()} == before
