@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from es.config import FIELDS, Config, flag, sources
+from es.config import FIELDS, Config, flag, flag_with_value, sources
 from es.environments.first_step import check_first_step
 from es.environments.observations import View
 from es.environments.spaces import describe_actions
@@ -22,9 +22,9 @@ from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.restored import (
     SETTINGS_OF_ENVIRONMENT,
     Restored,
-    differing,
     restore,
     restored_normalizer,
+    settings_of,
 )
 from es.runs.setup import Setup
 
@@ -89,10 +89,9 @@ def describe_network(
     for name in ("obs_norm", "hidden_sizes", "activation"):
         value = getattr(config, name)
         if value != FIELDS[name].default:
-            words = " ".join(map(str, value)) if isinstance(value, tuple) else value
             raise UsageError(
-                f"{flag(name) if value is True else f'{flag(name)} {words}'}: is for the MLP, and "
-                f"the images of {config.env_name} are seen by the Convnet-LSTM; leave it out"
+                f"{flag_with_value(name, value)}: is for the MLP, and the images of "
+                f"{config.env_name} are seen by the Convnet-LSTM; leave it out"
             )
     return {"kind": "convlstm", "inputs": shape[0], "vbn": config.vbn, "actions": actions}
 
@@ -105,11 +104,9 @@ def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, 
         noop_max=config.noop_max,
         sticky_actions=config.sticky_actions,
     )
-    if (
-        ours
-        and ours.environment != described
-        and not differing(config, ours, SETTINGS_OF_ENVIRONMENT)
-    ):
+    if ours and ours.environment != described:
+        if sources.differences(config, settings_of(ours), SETTINGS_OF_ENVIRONMENT):
+            return described
         raise UsageError(
             f"--restore {config.restore}: is damaged (its environment is not its settings')"
         )
