@@ -35,7 +35,7 @@ def program(tool: str) -> list[str]:
     """Return the words that start a tool: main, compare or sweep, as this one was started."""
     started = Path(sys.argv[0])
     if started.suffix == ".py" and started.name != "__main__.py":
-        # The interpreter of a virtual environment in this folder need not be the shell's 'python'.
+        # The shell's 'python' may be another than that of a virtual environment in this folder.
         python = os.path.relpath(sys.executable)
         python = "python" if python.startswith(os.pardir) else python
         return [python, str(started.with_name(f"{tool}.py"))]
