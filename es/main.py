@@ -15,7 +15,7 @@ from es.interrupts import Interrupts
 from es.program import FOR_WORKERS, execute
 from es.rollouts.processes import PRELOAD, limit_threads, start_forkserver
 
-if TYPE_CHECKING:  # worker processes import this file: nothing heavy may come with it
+if TYPE_CHECKING:  # worker processes import this file, so it must import nothing heavy
     from es.runs.restored import Restored
 
 

@@ -1,4 +1,4 @@
-"""What is played: environment, network and parameters, the same for train, test and load_policy."""
+"""Environment, network and parameters, made alike for training, testing and load_policy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from es.config import FIELDS, Config, flag, sources
+from es.config import FIELDS, Config, flag, flag_with_value, sources
 from es.environments.first_step import check_first_step
 from es.environments.observations import View
 from es.environments.spaces import describe_actions
@@ -22,9 +22,9 @@ from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.restored import (
     SETTINGS_OF_ENVIRONMENT,
     Restored,
-    differing,
     restore,
     restored_normalizer,
+    settings_of,
 )
 from es.runs.setup import Setup
 
@@ -32,9 +32,9 @@ MAX_PARAMETERS = 100_000_000
 
 
 def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
-    """Return what to play, and the restored or else the initial parameters: (P,) float32.
+    """Return the setup, and the restored or else the initial parameters: (P,) float32.
 
-    Raise UsageError where environment, network and checkpoint do not fit together.
+    Raise UsageError if environment, network and checkpoint do not fit together.
     """
     ours = restored if isinstance(restored, Checkpoint) else None
     environment = _describe_environment(config, ours)
@@ -64,9 +64,9 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
 def describe_network(
     config: Config, shape: tuple[int, ...], actions: dict[str, Any]
 ) -> dict[str, Any]:
-    """The network for observations of `shape`: an MLP for vectors, the Convnet-LSTM for images.
+    """Return the network for observations of `shape`: an MLP for vectors, else the Convnet-LSTM.
 
-    Raises UsageError for settings of the other one.
+    Raise UsageError for settings of the other network.
     """
     if len(shape) == 1:
         if config.vbn:
@@ -89,10 +89,9 @@ def describe_network(
     for name in ("obs_norm", "hidden_sizes", "activation"):
         value = getattr(config, name)
         if value != FIELDS[name].default:
-            words = " ".join(map(str, value)) if isinstance(value, tuple) else value
             raise UsageError(
-                f"{flag(name) if value is True else f'{flag(name)} {words}'}: is for the MLP, and "
-                f"the images of {config.env_name} are seen by the Convnet-LSTM; leave it out"
+                f"{flag_with_value(name, value)}: is for the MLP, and the images of "
+                f"{config.env_name} are seen by the Convnet-LSTM; leave it out"
             )
     return {"kind": "convlstm", "inputs": shape[0], "vbn": config.vbn, "actions": actions}
 
@@ -105,11 +104,9 @@ def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, 
         noop_max=config.noop_max,
         sticky_actions=config.sticky_actions,
     )
-    if (
-        ours
-        and ours.environment != described
-        and not differing(config, ours, SETTINGS_OF_ENVIRONMENT)
-    ):
+    if ours and ours.environment != described:
+        if sources.differences(config, settings_of(ours), SETTINGS_OF_ENVIRONMENT):
+            return described
         raise UsageError(
             f"--restore {config.restore}: is damaged (its environment is not its settings')"
         )
@@ -154,12 +151,12 @@ def _vbn_batch(config: Config, environment: dict[str, Any], ours: Checkpoint | N
 
 
 class Policy:
-    """Choose actions for observations of its environment as Gymnasium makes it.
+    """Choose actions for the observations of an environment made by `gymnasium.make`.
 
-    `reset()` it with each episode. With --frame-skip K of a game that is none of Atari's, it looks
-    at one observation in K, and repeats its action in between, as it was trained to.
-    env_id, env_kwargs: for `gymnasium.make`. settings: the run's. update, frames: how many of them
-    it has been trained for.
+    Call `reset()` before each episode. If the policy was trained with --frame-skip K, and not on an
+    Atari game, it looks at one observation in K and repeats its action in between.
+    env_id, env_kwargs: for `gymnasium.make`. settings: of the run. update, frames: how many updates
+    and frames the policy was trained for.
     """
 
     def __init__(
@@ -192,10 +189,10 @@ def load_policy(
 ) -> Policy:
     """Return the policy in a checkpoint, ready to play.
 
-    env_name: needed for the weights of pytorch-es, which do not say what they play (and small_net,
-    where they are the MLP's), and for environments of a module of one's own, which a file is not
-    trusted to choose; another one than the checkpoint's is played if the policy fits it. Raise
-    es.errors.UsageError where file and environment do not fit.
+    env_name: needed for the weights of pytorch-es, which do not name their environment (with
+    small_net, if they are an MLP's), and for environments of a user's own module, because a file is
+    not trusted to choose one. It may differ from the checkpoint's if the policy fits it. Raise
+    es.errors.UsageError if file and environment do not fit.
     """
     argv = ["--test", f"--restore={os.fspath(path)}"]
     argv += [] if env_name is None else [f"--env-name={env_name}", "--override"]

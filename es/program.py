@@ -1,4 +1,4 @@
-"""What every command line of the project shares: errors in one line, and streams that may fail."""
+"""Code that all command lines share: errors in one line, and streams that may fail."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ IN_CHECKOUT = PROJECT.name not in ("site-packages", "dist-packages")
 
 
 def search_last() -> None:
-    """Have the folder that this is started in searched for modules behind everything installed.
+    """Search the current folder for modules after all installed ones.
 
-    So `--env-name my_module:MyEnv-v0` finds one there, and a `random.py` there hides none. A
-    checkout's folder is not searched: the names of its doors, `model` and `envs`, are common ones.
+    So `--env-name my_module:MyEnv-v0` finds a module there, and a `random.py` there hides none. Do
+    not search a checkout's folder: the names of its doors, `model` and `envs`, are common ones.
     """
     if IN_CHECKOUT:
         sys.path[:] = [folder for folder in sys.path if folder != str(PROJECT)]
@@ -35,7 +35,7 @@ def program(tool: str) -> list[str]:
     """Return the words that start a tool: main, compare or sweep, as this one was started."""
     started = Path(sys.argv[0])
     if started.suffix == ".py" and started.name != "__main__.py":
-        # The interpreter of a virtual environment in this folder need not be the shell's 'python'.
+        # The shell's 'python' may be another than that of a virtual environment in this folder.
         python = os.path.relpath(sys.executable)
         python = "python" if python.startswith(os.pardir) else python
         return [python, str(started.with_name(f"{tool}.py"))]
@@ -44,7 +44,7 @@ def program(tool: str) -> list[str]:
 
 
 def command(tool: str, *arguments: object) -> str:
-    """Return the command line that starts one of the tools with arguments, for a shell."""
+    """Return the shell's command line that starts a tool with arguments."""
     return shlex.join([*program(tool), *map(str, arguments)])
 
 
@@ -54,7 +54,7 @@ def execute(run: Callable[[Interrupts], int]) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the program runs)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # rather a ? than no words, in an ASCII locale
+            stream.reconfigure(errors="replace")  # an ASCII locale shows ? for other characters
     complaint, interrupts = "", Interrupts()
     try:
         with interrupts:
@@ -63,7 +63,7 @@ def execute(run: Callable[[Interrupts], int]) -> int:
         complaint, status = f"error: {error}\n", error.status
     except ModuleNotFoundError as error:
         complaint, status = f"{not_installed(error)}\n", 1
-    except BrokenPipeError:  # nobody reads any more, as after `| head`
+    except BrokenPipeError:  # nobody reads the output any more, as after `| head`
         status = 128 + (interrupts.received or signal.SIGPIPE)
     except OSError as error:  # such as a full disk
         complaint = f"error: {error}\n"
@@ -71,7 +71,7 @@ def execute(run: Callable[[Interrupts], int]) -> int:
     for stream, last_words in ((sys.stdout, ""), (sys.stderr, complaint)):
         try:
             print(last_words, end="", file=stream, flush=True)
-        except OSError:  # what cannot be written is forgotten, or Python would complain about it
+        except OSError:  # drop the text, or Python would print an error at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return status
 

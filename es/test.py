@@ -40,10 +40,10 @@ def test(
     *,
     several: bool,
 ) -> int:
-    """Plays checkpoints, loaded one after the other; the result is the exit status.
+    """Load and play checkpoints, one after the other; return the exit status.
 
-    several: they are a directory's: each is named, and so is its video; what cannot be played is
-    told, and left out.
+    several: the checkpoints of a directory. Name each of them, also in its video's name, and report
+    those that cannot be played as errors, but go on.
     """
     interrupts.defer()
     status = 0
@@ -63,13 +63,12 @@ def test(
 
 
 def _test(config: Config, restored: Restored, interrupts: Interrupts, several: bool) -> None:
-    """Plays a checkpoint's episodes; prints their rewards and a summary, of those there were.
+    """Play a checkpoint's episodes; print their rewards and a summary.
 
-    Raises WindowClosed or Interrupted, where the user ends it.
+    Raise WindowClosed or Interrupted, after the summary, if the user ended the last episode.
     """
     setup, theta = describe(config, restored)
-    recipe = setup.recipe
-    actor, cap = recipe.make_actor(), recipe.cap(config.max_episode_length)
+    actor, cap = setup.recipe.make_actor(), setup.recipe.cap(config.max_episode_length)
     ours = restored if isinstance(restored, Checkpoint) else None
     update = ours.counters.update if ours else None
     normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
@@ -91,7 +90,7 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
             for index in itertools.islice(itertools.count(), _count(config)):
                 status.update(f"Playing episode {index + 1} ...")
                 with interrupts.allowed():
-                    # As the run's own evaluation of these parameters: its score comes again.
+                    # The episodes, and so the score, of the run's own evaluation of the policy.
                     seed = evaluation_seed(config.seed or 0, update or 0, index)
                     episodes.append(_play(env, actor, seed, cap, config.env_name))
                 episode_return, steps = episodes[-1]
@@ -102,13 +101,18 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
         if video:
             video.discard()
         raise
+    path = video.path if video else None
     if episodes:
-        print(_as_json(config, update, episodes) if config.json else _in_words(episodes))
-    if video:
-        path = video.path
-        if several and episodes:
-            mean, _ = mean_and_std([episode.episode_return for episode in episodes])
-            path = path.with_stem(f"{path.stem}-return-{mean:.2f}")
+        figures = _summarise(episodes)
+        print(
+            _as_json(config, update, episodes, figures)
+            if config.json
+            else f"{counted(len(episodes), 'episode')}: mean {figures['mean']:.2f}, standard "
+            f"deviation {figures['std']:.2f}, min {figures['min']:.2f}, max {figures['max']:.2f}"
+        )
+        if path and several:
+            path = path.with_stem(f"{path.stem}-return-{figures['mean']:.2f}")
+    if video and path:
         ended = _save(video, path, interrupts, say) or ended
     if ended:
         raise ended
@@ -119,7 +123,7 @@ def _play(env: gymnasium.Env, actor: Actor, seed: int, cap: int, name: str) -> E
         return rollout(env, actor, seed, cap)
     except (RunError, WindowClosed):
         raise
-    except Exception as error:  # with its traceback, as in training
+    except Exception as error:  # show the environment's traceback, as in training
         raise RunError(
             f"--env-name {name}: the episode of seed {seed} failed; it raised:\n"
             f"{traceback.format_exc().rstrip()}"
@@ -129,11 +133,11 @@ def _play(env: gymnasium.Env, actor: Actor, seed: int, cap: int, name: str) -> E
 def _save(
     video: Video, path: Path, interrupts: Interrupts, say: Callable[[str], None]
 ) -> Interrupted | None:
-    """Makes the file of a video: beside it, as an MP4, if the user does not wait for a GIF."""
-    interrupted = None
+    """Save a video; if the user interrupts the making of a GIF, save it as an MP4 beside it."""
     if not video.frames:
         video.discard()
         return None
+    interrupted = None
     try:
         with interrupts.allowed():
             video.save(path)
@@ -148,7 +152,7 @@ def _save(
 def _make(
     config: Config, environment: dict[str, Any], update: int | None, several: bool
 ) -> tuple[gymnasium.Env, Video | None]:
-    """The environment as it is to be watched, and the video that it is recorded in, if it is."""
+    """Return the environment that shows its frames, if any, and the video that they go to."""
     if config.video is None and (config.no_render or config.json):
         return make_env(environment), None
     drawn = make_drawn(
@@ -168,7 +172,7 @@ def _make(
 
 
 def _count(config: Config) -> int | None:
-    """How many episodes; None: until the window is closed."""
+    """Return how many episodes to play; None: until the window is closed."""
     if config.episodes is not None:
         return config.episodes
     if config.video is not None:
@@ -176,20 +180,16 @@ def _count(config: Config) -> int | None:
     return UNSEEN_EPISODES if config.no_render or config.json else None
 
 
-def _in_words(episodes: Sequence[Episode]) -> str:
+def _summarise(episodes: Sequence[Episode]) -> dict[str, float]:
     returns = [episode.episode_return for episode in episodes]
     mean, std = mean_and_std(returns)
-    return (
-        f"{counted(len(returns), 'episode')}: mean {mean:.2f}, standard deviation {std:.2f}, "
-        f"min {min(returns):.2f}, max {max(returns):.2f}"
-    )
+    return {"mean": mean, "std": std, "min": min(returns), "max": max(returns)}
 
 
-def _as_json(config: Config, update: int | None, episodes: Sequence[Episode]) -> str:
-    """One line; a number that is not finite, which JSON does not know, becomes null."""
-    returns = [episode.episode_return for episode in episodes]
-    mean, std = mean_and_std(returns)
-    figures = {"mean": mean, "std": std, "min": min(returns), "max": max(returns)}
+def _as_json(
+    config: Config, update: int | None, episodes: Sequence[Episode], figures: dict[str, float]
+) -> str:
+    """Return one line; null stands for numbers that are not finite, which JSON does not have."""
     return json.dumps(
         {
             "checkpoint": config.restore,
@@ -199,7 +199,7 @@ def _as_json(config: Config, update: int | None, episodes: Sequence[Episode]) ->
             "stochastic_start": config.stochastic_start or 0,
             "episodes": len(episodes),
             **{name: _finite(figure) for name, figure in figures.items()},
-            "returns": [_finite(episode_return) for episode_return in returns],
+            "returns": [_finite(episode.episode_return) for episode in episodes],
             "lengths": [episode.steps for episode in episodes],
         }
     )

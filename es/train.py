@@ -1,4 +1,4 @@
-"""The master loop: ask for perturbations, evaluate them, tell their returns, report, checkpoint."""
+"""The master loop: ask for perturbations, evaluate them, tell their returns, checkpoint, report."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import dataclasses
 import math
 import secrets
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 
 import torch
 
 from es.algorithm.episode_limit import adaptive_cap, variable_cap
-from es.algorithm.population import Population, group_by_perturbation
+from es.algorithm.population import Population
 from es.config import Config
 from es.envs import make_env
-from es.errors import ClusterError, RunError
 from es.interrupts import Interrupts
 from es.model import unflatten
 from es.policy import describe
@@ -25,37 +23,32 @@ from es.rendering.show_frames import make_drawn
 from es.rendering.window import watching
 from es.reports.record import Record, describe_population
 from es.reports.terminal import Terminal
-from es.rollouts.rollout import Result, Snapshot, Task, training_tasks
 from es.runs import directory as rundir
 from es.runs import finish
 from es.runs.checkpoint import Checkpoint
+from es.runs.evaluator import Evaluator
 from es.runs.restored import Restored
-from es.runs.scoring import Evaluator
 from es.runs.start import Run, start_run
 from es.runs.versions import versions
 
 
 def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
-    """Train until an ending condition; return the exit status."""
-    if isinstance(restored, Checkpoint) and not finish.evaluation_due(config, restored.counters):
-        met = finish.target_met(config, restored) or finish.ending(config, restored.counters)
-        if met:
-            return finish.finished_already(config, met, interrupts)
+    """Train until an ending condition is met; return the exit status."""
+    if met := finish.met_before(config, restored):
+        return finish.finished_already(config, met, interrupts)
     console = Terminal(silent=config.silent)
     with ExitStack() as stack:
         stack.callback(console.close)
         if config.seed is None:
             config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
         setup, theta = describe(config, restored)
-        if config.video_every:
+        if config.video_every:  # learn now whether the environment can be drawn
             make = partial(make_env, setup.environment, "rgb_array")
-            remedy = "give --video-every None"
-            make_drawn(make, setup.environment["kwargs"], remedy).close()
+            make_drawn(make, setup.environment["kwargs"], "give --video-every None").close()
         run = start_run(config, restored, setup, theta, console, stack)
         path = run.directory.path
         console.say(
-            f"Num params in network: {run.strategy.theta.size}\nSeed: {run.config.seed}\n"
-            f"Run directory: {path}\n"
+            f"Num params in network: {theta.size}\nSeed: {config.seed}\nRun directory: {path}\n"
         )
         trainer = Trainer(run, interrupts)
         interrupts.defer()
@@ -64,26 +57,25 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
         status, last_line = finish.conclude(
             run.config, trainer.counters, trainer.solved, path, interrupted, unwritten
         )
-        console.say(f"Watch it: {finish.again(run.config, path / rundir.LATEST, *watching())}")
+        watch = finish.continue_command(run.config, path / rundir.LATEST, *watching())
+        console.say(f"Watch it: {watch}")
         console.close(last_line)
         return status
 
 
 class Trainer:
-    """A run in progress. What an update changes is in the strategy and the counters."""
+    """A run in progress. An update changes the strategy, the normalizer and the counters."""
 
     def __init__(self, run: Run, interrupts: Interrupts) -> None:
-        self.config, self.setup, self.pool = run.config, run.setup, run.pool
+        self.config, self.setup, self.monitor = run.config, run.setup, run.monitor
         self.strategy, self.normalizer, self.counters = run.strategy, run.normalizer, run.counters
-        self.monitor, self.interrupts = run.monitor, interrupts
+        self.evaluator = Evaluator(run, interrupts)
         self.solved: dict[str, float] | None = None
         self.saved = self._checkpoint()  # the state after the last update
-        self._evaluator = Evaluator(run.config, self._play, self.monitor.console.say)
         self._start = time.monotonic() - run.counters.wall_seconds
-        self._reported, self._steps = time.monotonic(), 0
 
     def run(self) -> None:
-        """Update until an ending condition."""
+        """Update until an ending condition is met."""
         self.monitor.commit({rundir.LATEST: self.saved})
         while not self.solved:
             if finish.evaluation_due(self.config, self.counters):
@@ -93,65 +85,41 @@ class Trainer:
             self.update()
 
     def update(self) -> None:
-        """Ask for perturbations, play them, and take the step, or none if the target is reached."""
-        config, strategy, cap = self.config, self.strategy, self.counters.max_episode_length
+        """Make one update (Salimans et al. 2017, algorithm 2).
+
+        Where the policy reaches the target, take no step: the run ends with these parameters.
+        """
+        strategy, cap = self.strategy, self.counters.max_episode_length
         lr, sigma, norm = strategy.scheduled_lr(), strategy.sigma, 0.0
-        episodes = config.episodes_per_perturbation
-        tasks = training_tasks(
-            strategy.seed, strategy.update, strategy.ask(), cap, episodes, config.episode_seeding
-        )
-        results = self._play(tasks, f"update {self.counters.update + 1}")
-        with self._naming_environment():
-            population = group_by_perturbation(results, episodes, config.reward_shift)
-        score = population.unperturbed
-        files: dict[str, Checkpoint] = {}
-        film: Checkpoint | None = None
-        self.solved = self._evaluator.reach_target(score, strategy.update)
-        if config.eval_every is None and self._is_best(score):
-            files[rundir.BEST] = self.saved
-        if self.solved:
-            # The parameters are those of the last state. If the run goes on, it plays this
-            # population again and takes the step.
-            best = score if config.eval_every is None else self.solved["mean"]
-            state = self.saved.counters._replace(best_score=best)
-            self.saved = self.saved._replace(solved=self.solved, counters=state)
-            files = dict.fromkeys((rundir.BEST, rundir.LATEST), self.saved)
-            self._count(population)
-        else:
+        results, population = self.evaluator.play_perturbations(strategy.ask(), cap)
+        self.solved = self.evaluator.reach_target(population.unperturbed, strategy.update)
+        if not self.solved:
             norm = strategy.tell(population.fitness)
             if self.normalizer:
                 self.normalizer.merge(results)
-            self._count(population)
-            self.saved = self._checkpoint()
-            files[rundir.LATEST] = self.saved
-            if config.save_every and self.counters.update % config.save_every == 0:
-                files[f"update-{self.counters.update}.safetensors"] = self.saved
-            if config.video_every and self.counters.update % config.video_every == 0:
-                film = self.saved
-        counters = self.counters
+        self._count(population)
+        files = self._save(population.unperturbed)
         record = Record(
-            update=counters.update,
-            episodes=counters.episodes,
-            frames=counters.frames,
-            wall_seconds=counters.wall_seconds,
+            *self.counters[:4],  # update, episodes, frames, wall_seconds
+            **describe_population(population),
             lr=lr,
             sigma=sigma,
             grad_norm=norm,
-            steps_per_second=self._speed(),
-            **describe_population(population),
+            steps_per_second=self.evaluator.speed(),
         )
+        film = self.saved if not self.solved and self._due(self.config.video_every) else None
         self.monitor.commit(files, played=(record, population.returns), film=film)
         self.monitor.console.report(
             record,
-            n=config.n,
+            n=strategy.n,
             cap=cap,
-            use_adam=config.optimizer_name != "sgd",
+            use_adam=self.config.optimizer_name != "sgd",
             best=self.counters.best_score,
         )
 
     def evaluate_for_best(self) -> None:
-        """Evaluate as --eval-every wants, and save the state once more."""
-        evaluation = self._evaluator.evaluate(self.counters.update)
+        """Evaluate the policy for --eval-every, and save the state again with the outcome."""
+        evaluation = self.evaluator.evaluate(self.counters.update)
         is_best = self._is_best(evaluation.mean)
         self.counters = self.counters._replace(
             evaluated=evaluation.update, wall_seconds=time.monotonic() - self._start
@@ -159,34 +127,6 @@ class Trainer:
         self.saved = self.saved._replace(counters=self.counters)
         names = (rundir.BEST, rundir.LATEST) if is_best else (rundir.LATEST,)
         self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
-
-    def _play(self, tasks: Sequence[Task], name: str) -> list[Result]:
-        """The tasks' results; their steps are counted for the speed."""
-        console = self.monitor.console
-        console.begin(name, len(tasks))
-        statistics = self.normalizer.statistics() if self.normalizer else None
-        snapshot = Snapshot(self.strategy.theta, self.strategy.sigma, statistics)
-        with self._naming_environment(), self.interrupts.allowed():
-            results = self.pool.evaluate(snapshot, tasks, console.progress)
-        self._steps += sum(result.steps for result in results)
-        return results
-
-    @contextmanager
-    def _naming_environment(self) -> Iterator[None]:
-        try:
-            yield
-        except ClusterError:  # not its fault
-            raise
-        except RunError as error:
-            raise RunError(f"--env-name {self.config.env_name}: {error}") from error
-
-    def _is_best(self, score: float) -> bool:
-        """Whether this is the best score so far, or as good; then it is noted as such."""
-        best = self.counters.best_score
-        if not math.isfinite(score) or (best is not None and score < best):
-            return False
-        self.counters = self.counters._replace(best_score=score)
-        return True
 
     def _count(self, population: Population) -> None:
         counters, lengths = self.counters, population.lengths
@@ -206,6 +146,37 @@ class Trainer:
             sigma=self.strategy.sigma,
         )
 
+    def _save(self, score: float) -> dict[str, Checkpoint]:
+        """Return the checkpoints to write after an update, by file name.
+
+        score: the unperturbed return, which is that of the parameters before the step.
+        """
+        files: dict[str, Checkpoint] = {}
+        if self.config.eval_every is None and self._is_best(score):
+            files[rundir.BEST] = self.saved
+        if self.solved:
+            # The state is the one before this update. If the run goes on, it plays this population
+            # again and takes the step.
+            best = score if self.config.eval_every is None else self.solved["mean"]
+            counters = self.saved.counters._replace(best_score=best)
+            self.saved = self.saved._replace(solved=self.solved, counters=counters)
+            return dict.fromkeys((rundir.BEST, rundir.LATEST), self.saved)
+        self.saved = files[rundir.LATEST] = self._checkpoint()
+        if self._due(self.config.save_every):
+            files[f"update-{self.counters.update}.safetensors"] = self.saved
+        return files
+
+    def _due(self, every: int | None) -> bool:
+        return every is not None and self.counters.update % every == 0
+
+    def _is_best(self, score: float) -> bool:
+        """Return whether no score was better so far; if so, note this one as the best."""
+        best = self.counters.best_score
+        if not math.isfinite(score) or (best is not None and score < best):
+            return False
+        self.counters = self.counters._replace(best_score=score)
+        return True
+
     def _checkpoint(self) -> Checkpoint:
         batch = self.setup.vbn_batch
         return Checkpoint(
@@ -219,9 +190,3 @@ class Trainer:
             normalizer=self.normalizer.state() if self.normalizer else None,
             vbn_batch=None if batch is None else torch.from_numpy(batch),
         )
-
-    def _speed(self) -> float:
-        """Return the steps per second of everything played since the last call."""
-        before, self._reported = self._reported, time.monotonic()
-        steps, self._steps = self._steps, 0
-        return steps / (self._reported - before)

@@ -186,10 +186,8 @@ def test_a_directory_is_played_snapshot_by_snapshot(program):
     play = ("--test", "--restore", "run", "--episodes", 1)
     lines = [json.loads(line) for line in program(*play, "--json")[1].splitlines()]
     assert [line["update"] for line in lines][:11] == list(range(1, 12))
-    assert [line["checkpoint"] for line in lines][11:] == [
-        "run/best.safetensors",
-        "run/latest.safetensors",
-    ]
+    last = ["run/best.safetensors", "run/latest.safetensors"]
+    assert [line["checkpoint"] for line in lines][11:] == last
     out = program(*play, "--no-render")[1]
     assert "run/update-10.safetensors, update 10:" in out
     assert rewards(out) == [line["mean"] for line in lines]

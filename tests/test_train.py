@@ -142,10 +142,8 @@ def test_missing_the_target_is_status_1(program):
 
 def test_the_best_checkpoint_reproduces_its_score(program):
     program.train("--max-gradient-updates", 12)
-    best, scores = (
-        read(RUN / "best.safetensors"),
-        [float(row["unperturbed_return"]) for row in rows()],
-    )
+    best = read(RUN / "best.safetensors")
+    scores = [float(row["unperturbed_return"]) for row in rows()]
     assert read(RUN / "latest.safetensors").counters.best_score == max(scores)
     # Ties: the later. An update's unperturbed episode is played by the parameters before it.
     update = max(index for index, score in enumerate(scores) if score == max(scores))

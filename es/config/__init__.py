@@ -25,19 +25,15 @@ class Config(RunSettings, AlgorithmSettings):  # the last base's fields come fir
 
     def hyperparameters(self) -> dict[str, bool | float | str | None]:
         """Return the settings of the algorithm as cells of a table, for comparing runs."""
-        chosen = [name for name, field in FIELDS.items() if field.metadata["algorithm"]]
-        values = {name: getattr(self, name) for name in chosen if name != "use_adam"}
+        values = {name: getattr(self, name) for name in ALGORITHM if name != "use_adam"}
         values["optimizer"] = self.optimizer_name
-        return {
-            name: " ".join(map(str, value)) if isinstance(value, tuple) else value
-            for name, value in values.items()
-        }
+        return {n: shown(v) if isinstance(v, tuple) else v for n, v in values.items()}
 
     def saved(self) -> dict[str, Any]:
         """Return the settings that belong to the run, as plain types, without unset ones."""
         values = {f.name: getattr(self, f.name) for f in FIELDS.values() if f.metadata["saved"]}
         if not self.restore:
-            values.pop("override")  # which would let the file override another run's settings
+            values.pop("override")  # or the file could override another run's settings
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in values.items()
@@ -47,8 +43,19 @@ class Config(RunSettings, AlgorithmSettings):  # the last base's fields come fir
 
 FIELDS = {field.name: field for field in dataclasses.fields(Config)}
 TYPES = typing.get_type_hints(Config)
+ALGORITHM = [name for name, field in FIELDS.items() if field.metadata["algorithm"]]
 
 
 def flag(name: str) -> str:
     """Return a field's flag: `lr_decay` -> `--lr-decay`."""
     return "--" + (FIELDS[name].metadata["name"] or name.replace("_", "-"))
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is written after its flag."""
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def flag_with_value(name: str, value: Any) -> str:
+    """Return a setting as on a command line: `--lr 0.1`, `--small-net`."""
+    return flag(name) if value is True else f"{flag(name)} {shown(value)}"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from es.config import FIELDS, TYPES, Config, flag, shipped
+from es.config import ALGORITHM, FIELDS, TYPES, Config, flag, shipped, shown
 from es.config.flags import argument, read
 from es.config.validation import validate
 from es.errors import UsageError
@@ -29,11 +29,10 @@ def parse(
 ) -> Config:
     """Return the command line's `Config`, with `settings` (field name -> value) as the defaults.
 
-    others: flags of the program beside the trainer's, of `argument`, which an error may suggest.
-    Exits with status 0 for `--help`; raises UsageError if it cannot be read. The values are not
-    yet validated.
+    others: more flags, made by `argument`, which an error may suggest. Exit with status 0 for
+    `--help`; raise UsageError if the command line cannot be read. The values are not validated yet.
     """
-    import tyro  # here, because worker processes import this module and never parse
+    import tyro  # here: worker processes import this module and never parse
 
     base = dataclasses.replace(Config(), **(settings or {}))
     groups: dict[str, list[tuple[str, Any, Any]]] = {"others": list(others)} if others else {}
@@ -50,7 +49,7 @@ def parse(
         argv,
         "main.py",
         description=Config.__doc__,
-        # Help texts are not looked for in sources, which takes longer than all else.
+        # Without the search for help texts in the sources, which takes most of the time.
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.HelptextFromCommentsOff),
     )
     values: dict[str, Any] = {}
@@ -68,7 +67,7 @@ def given(argv: Sequence[str]) -> set[str]:
 def field_names(keys: Iterable[str], source: str) -> dict[str, str]:
     """Return the field of each key, which is spelled as its flag or as the field.
 
-    Raises UsageError, naming `source`, for an unknown key, or two of the same field.
+    Raise UsageError, naming `source`, for an unknown key, or two of the same field.
     """
     known = {flag(name)[2:]: name for name in FIELDS} | {name: name for name in FIELDS}
     keys_of: dict[str, str] = {}
@@ -85,11 +84,11 @@ def field_names(keys: Iterable[str], source: str) -> dict[str, str]:
 
 
 def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Return settings by field name, their types checked, from keys spelled as flags or as fields.
+    """Return settings by field name, with checked types, from keys spelled as flags or as fields.
 
-    Raises UsageError, naming `source`, as `field_names` does, or for a value of the wrong type.
+    Raise UsageError, naming `source`, as `field_names` does, or for a value of the wrong type.
     """
-    from pydantic import TypeAdapter, ValidationError  # here, as most command lines name no file
+    from pydantic import TypeAdapter, ValidationError  # here: most command lines name no file
 
     checked: dict[str, Any] = {}
     for key, name in field_names(settings, source).items():
@@ -120,7 +119,7 @@ def read_toml(path: str, named: str = "--config") -> dict[str, Any]:
 
 
 def load_toml(path: str, source: str) -> dict[str, Any]:
-    """Return what a TOML file holds; raise UsageError, naming `source`, if it is none."""
+    """Return the contents of a TOML file; raise UsageError, naming `source`, if it is none."""
     try:
         with Path(path).open("rb") as file:
             text = file.read(MOST_BYTES + 1)
@@ -134,7 +133,6 @@ def load_toml(path: str, source: str) -> dict[str, Any]:
 
 
 def _hint(path: str) -> str:
-    """Suggest a file that exists for a path that does not."""
     with contextlib.suppress(OSError, ValueError):
         names = [file.name for file in Path(path).parent.glob("*.toml")]
         close = difflib.get_close_matches(Path(path).name, names, n=1)
@@ -144,19 +142,18 @@ def _hint(path: str) -> str:
 
 def write_toml(settings: Mapping[str, Any], title: str = TITLE) -> str:
     """Return the text of a settings file, which `read_toml` reads back; title: comments."""
-    # A JSON string, number or truth value is also one of TOML, but for one character.
-    values = {
-        name: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        for name, value in settings.items()
-    }
-    lines = [f"{flag(name)[2:]} = {value}" for name, value in values.items()]
-    return "\n".join([title, *lines, ""])
+    lines = [title]
+    for name, value in settings.items():
+        # JSON strings, numbers, truth values and lists are valid TOML, but for one character.
+        text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        lines.append(f"{flag(name)[2:]} = {text}")
+    return "\n".join([*lines, ""])
 
 
 def inherited(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Check a checkpoint's settings; return them by field name. Raises UsageError with `source`."""
-    own = from_mapping(settings, source)
-    own = {name: value for name, value in own.items() if FIELDS[name].metadata["saved"]}
+    """Check a checkpoint's settings; return them by field name. Raise UsageError with `source`."""
+    found = from_mapping(settings, source)
+    own = {name: value for name, value in found.items() if FIELDS[name].metadata["saved"]}
     try:
         validate(Config(**own))
     except UsageError as error:
@@ -164,32 +161,21 @@ def inherited(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
     return own
 
 
-def differences(
-    config: Config, settings: Mapping[str, Any], names: Sequence[str] = ()
-) -> list[str]:
+def differences(config: Config, before: Config, names: Sequence[str] = ()) -> list[str]:
     """Describe the settings of the algorithm (or `names`) in which `config` differs.
 
-    settings: a checkpoint's, from `inherited`; those that are missing have their default.
+    before: the settings of a checkpoint.
     """
-    before = Config(**settings)
-    if not names:
-        names = deciding(config)
-    found = {name: (getattr(config, name), getattr(before, name)) for name in names}
-    if config.optimizer_name == before.optimizer_name:  # however it was chosen
-        found = {name: pair for name, pair in found.items() if name not in OPTIMIZER}
+    same = OPTIMIZER if config.optimizer_name == before.optimizer_name else ()
     return [
-        f"{flag(name)} {_shown(now)} differs from the checkpoint's {_shown(then)}"
-        for name, (now, then) in found.items()
-        if now != then
+        f"{flag(name)} {shown(now)} differs from the checkpoint's {shown(then)}"
+        for name in names or deciding(config)
+        if (now := getattr(config, name)) != (then := getattr(before, name)) and name not in same
     ]
 
 
 def deciding(config: Config) -> list[str]:
     """Return the settings that decide what this run computes."""
-    names = [name for name, field in FIELDS.items() if field.metadata["algorithm"]]
-    # A schedule is laid out for the number of updates.
-    return names if config.lr_schedule == "constant" else [*names, "max_gradient_updates"]
-
-
-def _shown(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    # A schedule depends on the number of updates.
+    more = [] if config.lr_schedule == "constant" else ["max_gradient_updates"]
+    return [*ALGORITHM, *more]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from es.config import FIELDS, Config, flag
+from es.config import FIELDS, Config, flag, flag_with_value, shown
 from es.config.option import Check
 from es.errors import UsageError
 
@@ -26,17 +26,17 @@ def validate(config: Config, *, combinations: bool = True) -> None:
     for name in FOR_TEST:
         value = getattr(config, name)
         if value not in (None, False) and not config.test:
-            shown = flag(name) if value is True else f"{flag(name)} {value}"
-            raise UsageError(f"{shown}: is for --test; give both")
+            raise UsageError(f"{flag_with_value(name, value)}: is for --test; give both")
     if config.json and config.video:
         raise UsageError(f"--json and --video {config.video}: give one of them")
-    ray = f"--ray {config.ray}"
-    if config.ray is not None and config.test:
-        raise UsageError(f"{ray}: is for training, and --test plays here; leave it out")
     if config.wandb and config.test:
         raise UsageError("--wandb: is for training, and --test reports nothing; leave it out")
-    if config.ray is not None and config.workers == 0:
-        raise UsageError(f"{ray}: plays on a cluster, and --workers 0 here: give one of them")
+    if config.ray is not None:
+        ray = f"--ray {config.ray}"
+        if config.test:
+            raise UsageError(f"{ray}: is for training, and --test plays here; leave it out")
+        if config.workers == 0:
+            raise UsageError(f"{ray}: plays on a cluster, and --workers 0 here: give one of them")
 
 
 def require(name: str, value: Any, check: Check | None) -> None:
@@ -44,8 +44,8 @@ def require(name: str, value: Any, check: Check | None) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{name} {value}: must be a finite number")
     if value is not None and check is not None and not check[0](value):
-        shown = " ".join(map(str, value)) if isinstance(value, tuple) else repr(value)
-        raise UsageError(f"{name} {shown}: {check[1]}")
+        text = shown(value) if isinstance(value, tuple) else repr(value)
+        raise UsageError(f"{name} {text}: {check[1]}")
 
 
 def _validate_combinations(config: Config) -> None:

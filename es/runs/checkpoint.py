@@ -1,6 +1,6 @@
 """Checkpoints: everything needed to continue a run exactly, in one safetensors file.
 
-docs/checkpoint-format.md describes the file. The weights that pytorch-es wrote are loaded too.
+docs/checkpoint-format.md describes the file. Weights that pytorch-es wrote can be loaded too.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ MOST_COUNTED = 2**62
 
 
 class Counters(NamedTuple):
-    """How far a run has come.
+    """The progress of a run.
 
-    episodes and frames count perturbed rollouts only. max_episode_length is the current cap of
-    training episodes. best_score belongs to best.safetensors (None: there is none yet). lr (before
-    its schedule) and sigma are those of the coming update. evaluated is the update after which
-    --eval-every last evaluated.
+    episodes and frames count perturbed rollouts only. max_episode_length: the current cap of
+    training episodes. best_score: of best.safetensors (None: there is none yet). lr (before its
+    schedule) and sigma: of the next update. evaluated: the update after which --eval-every last
+    evaluated.
     """
 
     update: int
@@ -59,10 +59,10 @@ class Checkpoint(NamedTuple):
     """The state of a run.
 
     parameters: tensors by layer name. optimizer: its moments by name. settings: by Config field.
-    environment, network: the descriptions they are built from. versions: as of `es.runs.versions`.
+    environment, network: the descriptions they are built from. versions: from `es.runs.versions`.
     solved: the evaluation that ended the run, `{"target": ..., "mean": ..., "std": ...}`, if one
-    did. normalizer: the statistics of observations, where these are normalised. vbn_batch:
-    (128, 1, 42, 42), the reference batch of virtual batch normalisation, where it is used.
+    did. normalizer: the statistics of observations, if these are normalised. vbn_batch:
+    (128, 1, 42, 42), the reference batch of virtual batch normalisation, if it is used.
     """
 
     parameters: dict[str, Tensor]
@@ -78,7 +78,7 @@ class Checkpoint(NamedTuple):
 
 
 def save(checkpoint: Checkpoint, path: Path) -> None:
-    """Write the whole checkpoint to disk or leave what was there; raise OSError."""
+    """Write the whole checkpoint, or leave the older file as it is and raise OSError."""
     counters = checkpoint.counters
     if counters.best_score is not None and not math.isfinite(counters.best_score):
         counters = counters._replace(best_score=None)
@@ -93,22 +93,22 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
         tensors[VBN_BATCH] = checkpoint.vbn_batch
     metadata = {"format": FORMAT, "values": text, "crc32": checksum(text, tensors)}
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    # For small networks three times as fast as safetensors.torch.save.
+    # For small networks, this is three times as fast as safetensors.torch.save.
     replace(path, safetensors.numpy.save(arrays, metadata))
 
 
 def load(path: str) -> Checkpoint | dict[str, Tensor]:
     """Return a checkpoint of this program, or the weights by layer name of a bare state_dict.
 
-    Raise UsageError for anything else: a missing, damaged or foreign file, or one with code in it.
+    Raise UsageError for any other file: missing, damaged, foreign, or with code in it.
     """
     content = _read(path)
     try:
         if content[8:9] == b"{":  # after the length of a safetensors file's header
             return _checkpoint(content)
-        with warnings.catch_warnings(action="ignore"):  # of odd ways to pickle
+        with warnings.catch_warnings(action="ignore"):  # about unusual pickles
             found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # torch and safetensors raise all kinds of things for damaged files
+    except Exception as error:  # torch and safetensors raise many kinds of errors
         reason = f" ({error})" if isinstance(error, ValueError | SafetensorError) else ""
         raise UsageError(
             f"--restore {path}: is not a checkpoint, or damaged, or holds more than tensors and "
@@ -138,7 +138,10 @@ def checksum(values: str, tensors: Mapping[str, Tensor]) -> str:
 def _read(path: str) -> bytes:
     """Return the bytes of a file; raise UsageError unless it is a regular file of bounded size."""
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        # Without os.O_NONBLOCK, opening a pipe waits for somebody who writes to it.
+        with open(
+            path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+        ) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise ValueError("it is not an ordinary file")
@@ -151,14 +154,9 @@ def _read(path: str) -> bytes:
         raise UsageError(f"--restore {path}: cannot be read ({reason}){remedy}") from error
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file, and a pipe that nobody writes to as well."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
 def _checkpoint(content: bytes) -> Checkpoint:
     """Return the checkpoint in a safetensors file; raise ValueError unless all of it is valid."""
-    from pydantic import ConfigDict, TypeAdapter, ValidationError  # which takes a while
+    from pydantic import ConfigDict, TypeAdapter, ValidationError  # here: the import is slow
 
     parameters = safetensors.torch.load(content)
     # The functions of safetensors that take bytes do not return the metadata.
@@ -195,7 +193,7 @@ def _checkpoint(content: bytes) -> Checkpoint:
 
 
 def _require_sound(checkpoint: Checkpoint) -> None:
-    """Raise ValueError for values of the right types that no run has."""
+    """Raise ValueError for values that have the right types, but occur in no run."""
     counters, settings = checkpoint.counters, checkpoint.settings
     solved, batch = checkpoint.solved, checkpoint.vbn_batch
     numbers = [number for number in counters._replace(best_score=None) if number is not None]

@@ -18,17 +18,17 @@ from es.reports.terminal import Terminal
 from es.rollouts.interface import Pool, counted
 from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.directory import LATEST, open_existing
-from es.runs.restored import scored_alike
+from es.runs.restored import Restored, scored_alike
 
 
 def evaluation_due(config: Config, counters: Counters) -> bool:
-    """Whether --eval-every wants these parameters evaluated."""
+    """Return whether --eval-every wants these parameters evaluated."""
     every, update = config.eval_every, counters.update
     return every is not None and update % every == 0 and update > counters.evaluated
 
 
 def ending(config: Config, counters: Counters) -> str | None:
-    """The ending condition that a run has met, in words."""
+    """Return the ending condition that a run has met, in words."""
     if counters.update >= config.max_gradient_updates:
         return f"{counters.update} updates (--max-gradient-updates)"
     if config.max_frames is not None and counters.frames >= config.max_frames:
@@ -51,20 +51,25 @@ def run_limits(config: Config, run_dir: Path, counters: Counters) -> RunLimits:
     return RunLimits(config.env_name, run_dir, config.n, config.target_return, given, counters)
 
 
-def target_met(config: Config, ours: Checkpoint) -> str | None:
-    """The target that the checkpoint's run ended with, where no higher one is asked for."""
-    target, solved = config.target_return, ours.solved
-    if target is None or solved is None or solved["mean"] < target:
+def met_before(config: Config, restored: Restored) -> str | None:
+    """Return the ending condition that the checkpoint's run has met already, in words."""
+    if not isinstance(restored, Checkpoint) or evaluation_due(config, restored.counters):
         return None
-    if not scored_alike(config, ours):
-        return None
-    return f"a mean return of {solved['mean']:.2f} (--target-return)"
+    target, solved = config.target_return, restored.solved
+    if (
+        target is not None
+        and solved
+        and solved["mean"] >= target
+        and scored_alike(config, restored)
+    ):
+        return f"a mean return of {solved['mean']:.2f} (--target-return)"
+    return ending(config, restored.counters)
 
 
 def finished_already(config: Config, met: str, interrupts: Interrupts) -> int:
-    """Says so, after what such a run may have left undone; the result is the exit status.
+    """Record the videos that the run has left undone; return the exit status.
 
-    met: the ending condition. Raises UsageError where another process works on the run.
+    met: the ending condition. Raise UsageError if another process works on the run.
     """
     console, checkpoint = Terminal(silent=config.silent), Path(config.restore)
     if checkpoint.name == LATEST and waiting(checkpoint.parent):
@@ -72,12 +77,12 @@ def finished_already(config: Config, met: str, interrupts: Interrupts) -> int:
             interrupts.defer()
             recorder = VideoRecorder(directory, config.env_name, console)
             recorder.close(lambda: interrupts.received is not None)
-    console.close(f"Finished already: the run of {config.restore} has come to {met}.")
+    console.close(f"Finished already: the run of {config.restore} has reached {met}.")
     return 0
 
 
-def again(config: Config, checkpoint: Path, *flags: str) -> str:
-    """The command that goes on with a checkpoint of this run."""
+def continue_command(config: Config, checkpoint: Path, *flags: str) -> str:
+    """Return the command that continues or plays a checkpoint of this run."""
     # A file is not trusted to choose what is imported.
     environment = ("--env-name", config.env_name) if ":" in config.env_name else ()
     return command("main", *flags, "--restore", checkpoint, *environment)
@@ -86,22 +91,22 @@ def again(config: Config, checkpoint: Path, *flags: str) -> str:
 def play_out(
     loop: Callable[[], None], pool: Pool, monitor: Reporter, interrupts: Interrupts
 ) -> tuple[Interrupted | None, Mapping[str, str]]:
-    """Run the master loop to its end, however that comes, and end workers and reports.
+    """Run the master loop to its end, then end workers and reports, after an error as well.
 
-    Return the interrupt that ended it, if one did, and the files that could not be written, with
-    the reasons.
+    Return the interrupt that ended the loop, if one did, and why files could not be written, by
+    file name.
     """
     interrupted = None
     try:
         loop()
     except Interrupted as error:
         interrupted = error
-    except BrokenPipeError:  # nobody reads any more what is printed, as after `| head`
+    except BrokenPipeError:  # nobody reads the output any more, as after `| head`
         interrupted = Interrupted(signal.SIGPIPE)
     finally:
         monitor.console.stop()
         try:
-            pool.close()  # now, since it takes the cores that the last picture needs
+            pool.close()  # first: its processes take the cores that the last picture needs
         finally:
             unwritten = monitor.close(
                 hurried=lambda: interrupted is not None or interrupts.received is not None
@@ -117,18 +122,17 @@ def conclude(
     interrupted: Interrupted | None,
     unwritten: Mapping[str, str],
 ) -> tuple[int, str]:
-    """The exit status and the last line of a run.
+    """Return the exit status and the last line of a run.
 
-    unwritten: files that the run could not write, and why: then they are the RunError raised.
+    unwritten: why files could not be written, by file name; raise RunError if there are any.
     """
     latest = run_dir / LATEST
-    # Where it is played is not the run's; who carries it on is likely to want it, though.
+    # The cluster is no setting of the run, but the user will probably want it again.
     where = ("--ray", config.ray) if config.ray else ()
-    carry_on = again(config, latest, *where)
+    carry_on = continue_command(config, latest, *where)
     done = (
         f"{counted(counters.update, 'update')}, {counted(counters.episodes, 'episode')}, "
-        f"{counted(counters.frames, 'frame')}, "
-        f"{counters.wall_seconds:.1f} s"
+        f"{counted(counters.frames, 'frame')}, {counters.wall_seconds:.1f} s"
     )
     if unwritten:
         reasons, names = ", ".join(sorted({*unwritten.values()})), ", ".join(unwritten)
@@ -141,8 +145,7 @@ def conclude(
             error.status = interrupted.status
         raise error
     if interrupted:
-        line = f"Interrupted after {done}. Carry on: {carry_on}"
-        return interrupted.status, line
+        return interrupted.status, f"Interrupted after {done}. Carry on: {carry_on}"
     if solved:
         return 0, (
             f"Solved: mean {solved['mean']:.2f}, standard deviation {solved['std']:.2f} over "

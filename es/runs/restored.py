@@ -1,4 +1,4 @@
-"""What a restored checkpoint says: its settings, its statistics, whether its scores compare."""
+"""What a restored checkpoint holds: its settings, its statistics, whether its scores compare."""
 
 from __future__ import annotations
 
@@ -13,25 +13,21 @@ from torch import Tensor
 
 from es.algorithm.normalizer import Normalizer
 from es.config import Config, sources
-from es.config.sources import differences, from_mapping
 from es.config.validation import validate
 from es.errors import UsageError
 from es.runs.checkpoint import Checkpoint, load
 
 Restored = Checkpoint | dict[str, Tensor] | None  # ours, the weights of pytorch-es, or nothing
-SETTINGS_OF_ENVIRONMENT = (
-    "env_name", "env_kwargs", "frame_skip", "noop_max", "sticky_actions"
-)  # fmt: skip
-# The settings that decide how good a score is.
-SCORED = (*SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation")
-
-POLICY = ("hidden_sizes", "activation", "obs_norm", "vbn", "action_bins")  # fix its shape
+SETTINGS_OF_ENVIRONMENT = ("env_name", "env_kwargs", "frame_skip", "noop_max", "sticky_actions")
+SETTINGS_OF_SCORES = (*SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation")
+SETTINGS_OF_POLICY = ("hidden_sizes", "activation", "obs_norm", "vbn", "action_bins")
 
 
 def restore(argv: Sequence[str], config: Config, file: dict[str, Any]) -> tuple[Config, Restored]:
-    """The checkpoint, and the settings with its own below those of the file and the flags.
+    """Load --restore; return the settings and the checkpoint.
 
-    Raises UsageError where these contradict the checkpoint's and --override is not given.
+    Flags come before the file of --config, and this before the checkpoint's own settings. Raise
+    UsageError if flags or file contradict the checkpoint and --override is not given.
     """
     restored = load(config.restore)
     if not isinstance(restored, Checkpoint):
@@ -43,45 +39,42 @@ def restore(argv: Sequence[str], config: Config, file: dict[str, Any]) -> tuple[
             f"--restore {config.restore}: plays {own['env_name']}, and would import its module; "
             f"if you know it, give --env-name {own['env_name']}"
         )
-    # A run that was silent may well be watched.
-    aside = ("restore", "run_dir", "override", *(("silent",) if config.test else ()))
-    below = {name: own[name] for name in own if name not in aside}
-    if config.use_adam or config.optimizer:  # a choice, for which there are two flags
-        below = {name: below[name] for name in below if name not in sources.OPTIMIZER}
+    left_out = {"restore", "run_dir", "override"}
+    if config.test:
+        left_out.add("silent")  # --test should say something about a run that was silent
+    if config.use_adam or config.optimizer:  # one choice, for which there are two flags
+        left_out |= {*sources.OPTIMIZER}
+    below = {name: own[name] for name in own.keys() - left_out}
     config = replace(sources.parse(argv, below | file), restore=config.restore)
     validate(config)
-    if changed := sources.differences(config, own, POLICY):
+    before = Config(**own)
+    if changed := sources.differences(config, before, SETTINGS_OF_POLICY):
         raise UsageError(
             f"{'; '.join(changed)}: the policy is made for it; leave it out, or start a new run"
         )
-    differing = sources.differences(config, own, ("env_name", "small_net") if config.test else ())
-    if differing and not config.override:
+    changed = sources.differences(config, before, ("env_name", "small_net") if config.test else ())
+    if changed and not config.override:
         raise UsageError(
-            f"{'; '.join(differing)}: leave it out, or give --override to change it on purpose"
+            f"{'; '.join(changed)}: leave it out, or give --override to change it on purpose"
         )
     return config, restored
 
 
 def settings_of(ours: Checkpoint) -> Config:
     """Return the settings of the checkpoint's run."""
-    return Config(**from_mapping(ours.settings, "checkpoint"))
-
-
-def differing(config: Config, ours: Checkpoint, names: tuple[str, ...]) -> list[str]:
-    """Return sentences for those of the named settings in which the checkpoint's run differs."""
-    return differences(config, from_mapping(ours.settings, "checkpoint"), names)
+    return Config(**sources.from_mapping(ours.settings, "checkpoint"))
 
 
 def scored_alike(config: Config, ours: Checkpoint) -> bool:
     """Return whether scores of the checkpoint's run can be compared with those to come."""
-    return not differing(config, ours, SCORED)
+    return not sources.differences(config, settings_of(ours), SETTINGS_OF_SCORES)
 
 
 def restored_normalizer(config: Config, inputs: int, restored: Restored) -> Normalizer | None:
-    """Return the statistics of observations, the checkpoint's if it has any.
+    """Return the statistics of observations: the checkpoint's, or else new ones.
 
-    inputs: how many numbers an observation has; 0 where they are not normalised, for None. Raise
-    UsageError where the statistics do not fit.
+    inputs: how many numbers an observation has. If it is 0, observations are not normalised: return
+    None. Raise UsageError if the checkpoint's statistics are damaged.
     """
     if not inputs:
         return None
@@ -95,20 +88,18 @@ def restored_normalizer(config: Config, inputs: int, restored: Restored) -> Norm
 
 
 def checkpoints_in(path: str) -> list[str]:
-    """Return the checkpoint, or those of a directory: by their updates, then all others.
+    """Return the checkpoint, or those of a directory: first update-*, by update, then the others.
 
-    Raise UsageError where a directory holds none.
+    Raise UsageError if a directory holds none.
     """
     if not Path(path).is_dir():
         return [path]
-    found = [str(file) for file in Path(path).glob("*.safetensors")]
+    found: list[tuple[float, str]] = []
+    for file in Path(path).glob("*.safetensors"):
+        number = re.fullmatch(r"update-(\d+)", file.stem)
+        found.append((int(number[1]) if number else math.inf, str(file)))
     if not found:
         raise UsageError(
             f"--restore {path}: holds no checkpoint (*.safetensors); give a run's directory"
         )
-
-    def place(path: str) -> tuple[float, str]:
-        number = re.fullmatch(r"update-(\d+)\.safetensors", Path(path).name)
-        return (int(number[1]) if number else math.inf), path
-
-    return sorted(found, key=place)
+    return [file for _, file in sorted(found)]

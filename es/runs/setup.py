@@ -1,4 +1,4 @@
-"""What a run plays, as plain descriptions."""
+"""A run's environment and network, as plain descriptions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from es.rollouts.rollout import Recipe
 
 
 class Setup(NamedTuple):
-    """Environment and network as plain descriptions, and how every process builds both alike.
+    """Environment and network as plain descriptions; with the recipe, every process builds them.
 
-    vbn_batch: (128, 1, 42, 42) float32, where virtual batch normalisation is used.
+    vbn_batch: (128, 1, 42, 42) float32, if virtual batch normalisation is used.
     """
 
     environment: dict[str, Any]
@@ -21,5 +21,5 @@ class Setup(NamedTuple):
 
     @property
     def normalized_inputs(self) -> int:
-        """How many numbers an observation has, where these are normalised, or else 0."""
+        """Return how many numbers an observation has, or 0 if observations are not normalised."""
         return self.network["inputs"] if self.network.get("normalize") else 0

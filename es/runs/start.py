@@ -1,4 +1,4 @@
-"""From settings and checkpoint to a run that is ready to train: new, carried on or branched off."""
+"""Start a run: a new one, one that is continued, or a branch of one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from es.runs.versions import notice
 
 
 class Run(NamedTuple):
-    """What the master loop works with."""
+    """Everything that the master loop needs."""
 
     config: Config
     setup: Setup
@@ -53,7 +53,7 @@ def start_run(
 ) -> Run:
     """Start workers and reports, and open the directory; `stack` ends all but the reports.
 
-    Raise UsageError, with nothing on disk touched, where settings and checkpoint do not fit.
+    Raise UsageError, with nothing on disk changed, if settings and checkpoint do not fit.
     """
     wandb = None
     if config.wandb:
@@ -66,21 +66,21 @@ def start_run(
             "using the MLP (--small-net)."
         )
         config = dataclasses.replace(config, small_net=True)
-    default = Path("checkpoints") / config.env_name
+    default, restore = Path("checkpoints") / config.env_name, Path(config.restore)
     with rundir.writable(Path(config.run_dir or default)):
-        path, same_run = rundir.choose(
-            config.run_dir, default, Path(config.restore) if ours else None
-        )
+        path, same_run = rundir.choose(config.run_dir, default, restore if ours else None)
     pool, sum_noise = _start_pool(config, setup, theta, console)
     stack.callback(pool.close)
-    # The workers come up while the optimiser's modules are imported here.
+    # The workers start while the optimiser's modules are imported here.
     strategy = _make_strategy(config, ours, theta, sum_noise)
     normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
     counters = _make_counters(config, ours, same_run=same_run)
     directory = rundir.open_existing(path) if same_run else rundir.open_new(path)
     stack.callback(directory.close)
-    if same_run and ours and _counters(config.restore) != ours.counters:
-        raise UsageError(f"--restore {config.restore}: has changed meanwhile; try again")
+    if same_run and ours:  # the directory was not locked when the checkpoint was loaded
+        current = load(config.restore)
+        if not isinstance(current, Checkpoint) or current.counters != ours.counters:
+            raise UsageError(f"--restore {config.restore}: has changed meanwhile; try again")
     origin = config.restore
     if ours and (told := notice(ours.versions, config.restore)):
         console.say(told)
@@ -88,13 +88,11 @@ def start_run(
         console.say(f"{path} held another run: it is now {directory.aside}.")
         if origin and Path(origin).parent.resolve() == path.resolve():
             origin = str(directory.aside / Path(origin).name)
-    config = dataclasses.replace(
-        config,
-        restore=ours.settings.get("restore", "") if ours and same_run else origin,
-        run_dir=ours.settings.get("run_dir") if ours and same_run else str(path),
-    )
-    if path == default:
-        config = dataclasses.replace(config, run_dir=None)
+    run_dir: str | None = str(path)
+    if ours and same_run:
+        origin, run_dir = ours.settings.get("restore", ""), ours.settings.get("run_dir")
+    run_dir = None if path == default else run_dir
+    config = dataclasses.replace(config, restore=origin, run_dir=run_dir)
     with rundir.writable(path):
         rundir.write_text(path / rundir.SETTINGS, write_toml(config.saved()))
         monitor = Reporter(
@@ -112,15 +110,10 @@ def start_run(
     return Run(config, setup, directory, strategy, normalizer, counters, pool, monitor)
 
 
-def _counters(path: str) -> Counters | None:
-    checkpoint = load(path)
-    return checkpoint.counters if isinstance(checkpoint, Checkpoint) else None
-
-
 def _start_pool(
     config: Config, setup: Setup, theta: FloatArray, console: Terminal
 ) -> tuple[Pool, SumNoise]:
-    """Who plays, and where noise is summed."""
+    """Return the pool that plays, and the function that sums noise."""
     recipe, here = setup.recipe, partial(weighted_sum, threads=cores())
     if config.workers == 0:
         return InProcessPool(recipe), here
@@ -189,13 +182,12 @@ def _make_strategy(
 
 
 def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -> Counters:
+    cap = config.max_episode_length
     if ours is None:
-        cap = config.max_episode_length
         return Counters(0, 0, 0, 0.0, cap, None, config.lr, config.sigma)
-    counters, cap = ours.counters, config.max_episode_length
     if config.variable_ep_len or config.adaptive_ep_len:
-        cap = min(cap, counters.max_episode_length)
-    counters = counters._replace(max_episode_length=cap)
+        cap = min(cap, ours.counters.max_episode_length)
+    counters = ours.counters._replace(max_episode_length=cap)
     # A score belongs to the best.safetensors of its directory, and to one way of scoring.
     same_way = (config.eval_every is None) == (settings_of(ours).eval_every is None)
     there = (Path(config.restore).parent / rundir.BEST).exists()

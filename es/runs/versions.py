@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import platform
@@ -16,20 +17,18 @@ LIBRARIES = (
 
 @functools.cache  # every checkpoint asks for them
 def versions() -> dict[str, str]:
-    """Those of Python and of the libraries that are installed, and the kind of processor."""
-    from llvmlite import binding  # which numba compiles with
+    """Return those of Python and of the installed libraries, and the kind of processor."""
+    from llvmlite import binding  # numba's compiler
 
     found = {"python": platform.python_version(), "processor": binding.get_host_cpu_name()}
     for library in LIBRARIES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[library] = importlib.metadata.version(library)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 
 def differences(now: Mapping[str, str], other: Mapping[str, str]) -> str:
-    """In what other `versions` differ from those of now; empty where they are these."""
+    """Describe in what other `versions` differ from those of now; return "" if in nothing."""
     return ", ".join(
         f"{name} {other.get(name, '-')} (here {now.get(name, '-')})"
         for name in sorted({*other, *now})
@@ -38,8 +37,7 @@ def differences(now: Mapping[str, str], other: Mapping[str, str]) -> str:
 
 
 def notice(saved: Mapping[str, str], file: str) -> str:
-    """What to tell of a file that was saved under other `versions`; empty where they are these."""
+    """Return what to tell the user of a file saved under other `versions`, or ""."""
     changed = differences(versions(), saved)
-    if not changed:
-        return ""
-    return in_one_line(f"{file} was saved under {changed}: results may differ in the last digits.")
+    told = f"{file} was saved under {changed}: results may differ in the last digits."
+    return in_one_line(told) if changed else ""

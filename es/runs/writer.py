@@ -1,4 +1,4 @@
-"""Writing off the critical path: in order, in one background thread, and again where it failed."""
+"""Write files in order in one background thread, and again if the system refuses one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MOST_WAITING = 16  # files that have failed, so that a full disk does not become
 
 
 class BackgroundWriter:
-    """Runs jobs in order, by the name of what they write. At most one batch of them waits.
+    """Run jobs in order, each under the name of what it writes. At most one batch of them waits.
 
-    What the system refuses (OSError: a full disk, a limit, a read-only directory) is told to `warn`
-    once, and tried again with later jobs and every few seconds, until it succeeds or a newer job of
-    that name takes its place. precious: names that are never given up.
+    If the system refuses a job (OSError: a full disk, a limit, a read-only directory), call `warn`
+    once, and try again with later jobs and every few seconds, until it succeeds or a newer job of
+    that name replaces it. precious: names that are never given up.
     """
 
     def __init__(self, warn: Callable[[str], None], *, precious: tuple[str, ...] = ()) -> None:
@@ -27,20 +27,20 @@ class BackgroundWriter:
         self._waiting: dict[str, Job] = {}
         self._reasons: dict[str, str] = {}  # why they wait
         self._given_up: dict[str, str] = {}
-        self._told: set[str] = set()  # reasons, since all was written last
+        self._told: set[str] = set()  # reasons, since nothing waited
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self._thread.start()
 
     def submit(self, jobs: Mapping[str, Job]) -> None:
-        """Queues jobs; who submits the next waits for the disk. RunError when one went wrong."""
+        """Queue jobs, or wait while a batch is queued; raise RunError if an earlier job failed."""
         self._raise()
         self._batches.put(jobs)
 
     def close(self) -> dict[str, str]:
-        """Waits for all jobs; the result is what could not be written, and why.
+        """Wait for all jobs; return why files could not be written, by name.
 
-        Raises RunError when a job went wrong otherwise.
+        Raise RunError if a job failed otherwise.
         """
         if self._thread.is_alive():
             self._batches.put(None)
@@ -86,7 +86,7 @@ class BackgroundWriter:
             self._warn("what was waiting to be written is written now")
 
     def _note(self, name: str, reason: str) -> None:
-        if reason not in self._told:  # it may be the same for many files, again and again
+        if reason not in self._told:  # many files may fail for the same reason
             self._warn(f"{name} cannot be written ({reason}): the run goes on, and tries it again")
         self._told.add(reason)
         self._reasons[name] = reason

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from es.config import FIELDS, Config, flag
-from es.config.sources import differences, from_mapping, parse, read_toml, write_toml
+from es.config.sources import differences, parse, read_toml, write_toml
 from es.config.validation import validate
 from es.errors import UsageError
 from tests.conftest import ROOT, run_python
@@ -207,20 +207,20 @@ def test_a_missing_file_is_one_line(tmp_path):
 
 def test_only_settings_of_the_algorithm_count_as_different():
     config = parse("--lr 0.2 --workers 3 --max-gradient-updates 9 --silent --seed 4".split())
-    own = from_mapping(Config(seed=4).saved(), "checkpoint")
+    own = Config(seed=4)
     assert differences(config, own) == ["--lr 0.2 differs from the checkpoint's 0.1"]
     assert differences(config, own, ["env_name"]) == []
 
 
 def test_settings_that_were_left_at_their_default_count_too():
-    own = from_mapping(Config(seed=4).saved(), "checkpoint")
+    own = Config(seed=4)
     for arguments, words in (
         ("--top-directions 3", "--top-directions 3 differs from the checkpoint's None"),
         ("--hidden-sizes 3", "--hidden-sizes 3 differs from the checkpoint's 64 64"),
         ("--optimizer adam", "--optimizer adam differs from the checkpoint's None"),
     ):
         assert differences(parse([*arguments.split(), "--seed", "4"]), own) == [words]
-    adam = from_mapping(Config(seed=4, use_adam=True).saved(), "checkpoint")
+    adam = Config(seed=4, use_adam=True)
     assert differences(parse(["--optimizer", "adam", "--seed", "4"]), adam) == []
     assert differences(parse(["--optimizer", "sgd", "--seed", "4"]), own) == []
 

@@ -201,10 +201,8 @@ def test_a_score_of_another_task_is_not_compared_with(program):
 def test_a_rate_that_has_decayed_to_nothing_is_loaded_again(program):
     decay = ("--lr", "1e-30", "--lr-decay", "1e-30", "--sigma", "1e-29", "--sigma-decay", "0.001")
     learned(program, *decay, "--max-gradient-updates", 12)
-    assert program("--restore", "run/latest.safetensors", "--max-gradient-updates", 13)[::2] == (
-        0,
-        "",
-    )
+    again = ("--restore", "run/latest.safetensors", "--max-gradient-updates", 13)
+    assert program(*again)[::2] == (0, "")
 
 
 def test_a_target_that_was_met_otherwise_is_not_met(program):

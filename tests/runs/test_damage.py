@@ -26,6 +26,14 @@ DAMAGE: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
+def assert_refused(program, checkpoint):
+    """Continue a run from a damaged checkpoint, which must be one line of error."""
+    save(checkpoint, Path("damaged/latest.safetensors"))
+    status, _, err = program("--restore", "damaged/latest.safetensors", "--max-gradient-updates", 3)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "damaged" in err
+
+
 @pytest.mark.parametrize(("field", "value"), [(k, v) for k in DAMAGE for v in DAMAGE[k]])
 def test_a_damaged_checkpoint_is_one_line(program, field, value):
     learned(program, "--obs-norm", "--optimizer", "adam")
@@ -33,11 +41,7 @@ def test_a_damaged_checkpoint_is_one_line(program, field, value):
     if field == "optimizer":
         value = checkpoint.optimizer | value
     Path("damaged").mkdir()
-    save(checkpoint._replace(**{field: value}), Path("damaged/latest.safetensors"))
-    status, _, err = program("--restore", "damaged/latest.safetensors", "--max-gradient-updates", 3)
-    assert status == 2
-    assert "damaged" in err
-    assert err.count("\n") == 1
+    assert_refused(program, checkpoint._replace(**{field: value}))
 
 
 @pytest.mark.parametrize("shape", [None, (0, 1, 42, 42), (3, 1, 40, 40)])
@@ -46,11 +50,7 @@ def test_a_damaged_reference_batch_is_one_line(program, shape):
     program(*run, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "damaged")
     checkpoint = read("damaged/latest.safetensors")
     batch = None if shape is None else torch.zeros(shape)
-    save(checkpoint._replace(vbn_batch=batch), Path("damaged/latest.safetensors"))
-    status, _, err = program("--restore", "damaged/latest.safetensors", "--max-gradient-updates", 3)
-    assert status == 2
-    assert "damaged" in err
-    assert err.count("\n") == 1
+    assert_refused(program, checkpoint._replace(vbn_batch=batch))
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=lambda kind: KINDS[kind].__name__)

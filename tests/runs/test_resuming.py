@@ -73,11 +73,8 @@ def test_a_finished_run_says_so(program):
     before = {path: path.read_bytes() for path in RUN.iterdir()}
     status, out, err = program("--restore", RUN / "latest.safetensors")
     assert (status, err) == (0, "")
-    assert (
-        out
-        == f"Finished already: the run of {RUN}/latest.safetensors has come to 2 updates "
-        + ("(--max-gradient-updates).\n")
-    )
+    told = f"the run of {RUN}/latest.safetensors has reached 2 updates (--max-gradient-updates)"
+    assert out == f"Finished already: {told}.\n"
     assert {path: path.read_bytes() for path in RUN.iterdir()} == before
 
 
@@ -111,29 +108,16 @@ def test_an_override_of_rate_or_decay_holds_from_then_on(program):
 
 def test_an_override_may_change_the_optimiser(program):
     program.train("--max-gradient-updates", 2, "--lr", 0.01)
-    status, _, _ = program(
-        "--restore",
-        RUN / "latest.safetensors",
-        "--max-gradient-updates",
-        5,
-        "--useAdam",
-        "--override",
-    )
-    assert status == 0
+    again = ("--restore", RUN / "latest.safetensors", "--max-gradient-updates", 5)
+    assert program(*again, "--useAdam", "--override")[0] == 0
     assert "exp_avg" in read(RUN / "latest.safetensors").optimizer
 
 
 def test_another_checkpoint_starts_a_new_run_beside_the_old_one(program):
     program.train("--max-gradient-updates", 6, "--save-every", 2)
     before = {path: path.read_bytes() for path in RUN.iterdir()}
-    branch = (
-        "--restore",
-        RUN / "update-4.safetensors",
-        "--max-gradient-updates",
-        6,
-        "--workers",
-        0,
-    )
+    update = RUN / "update-4.safetensors"
+    branch = ("--restore", update, "--max-gradient-updates", 6, "--workers", 0)
     assert program(*branch)[0] == 0
     fresh = RUN.with_name("CartPole-v1-from-update-4")
     assert [row["update"] for row in rows(fresh)] == ["5", "6"]
