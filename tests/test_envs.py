@@ -144,7 +144,7 @@ def test_shrinking_against_the_definition():
     """Noise: every pixel differs from its neighbours."""
     frame = np.random.default_rng(0).integers(0, 256, (160, 160, 3), dtype=np.uint8)
     small = cv2.resize(cv2.resize(frame, (80, 80)), (42, 42)).astype(np.float64)
-    result = preprocess(frame, crop=False)
+    result = preprocess(frame)
     assert result.shape == (1, 42, 42)
     assert result.dtype == np.float32
     np.testing.assert_allclose(result[0], small.mean(axis=2) / 255, atol=1e-6)
@@ -153,10 +153,10 @@ def test_shrinking_against_the_definition():
 def test_images_that_are_not_atari_screens_are_seen_whole():
     frame = np.zeros((96, 96, 3), np.uint8)
     frame[:10] = 255
-    seen = preprocess(frame, crop=False)[0]
+    seen = preprocess(frame)[0]
     assert seen[0].mean() == pytest.approx(1, abs=0.01)
     assert seen[-1].mean() == 0
-    assert preprocess(frame[..., 0], crop=False).shape == (1, 42, 42)
+    assert preprocess(frame[..., 0]).shape == (1, 42, 42)
 
 
 def test_the_normaliser_against_its_formula():

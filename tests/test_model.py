@@ -62,7 +62,7 @@ def test_convlstm_against_its_formula():
 
 def assert_same_logits(actor, expected):
     expected = expected.numpy()
-    assert np.abs(actor.outputs() - expected).max() <= 1e-4 * np.abs(expected).max()
+    assert np.abs(actor.outputs - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_reset_forgets_the_episode_before():
         logits = []
         for _ in range(2):
             actor.act(image)
-            logits.append(actor.outputs().tolist())
+            logits.append(actor.outputs.tolist())
         return logits
 
     first = play()
