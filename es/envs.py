@@ -5,8 +5,6 @@ n}`. Master, workers and a later test make the same environment from it. noop_ma
 that are played before an episode begins.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import difflib

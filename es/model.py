@@ -8,8 +8,6 @@ A plain dict describes a network: `{"kind": "mlp", "inputs": n, "hidden": [n, ..
 "actions": {...}}`. Master, workers and a later test build the same network from it.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Mapping, Sequence

@@ -7,14 +7,7 @@ from torch.nn import functional
 
 from es.config import Config
 from es.errors import UsageError
-from es.model import (
-    ConvLSTM,
-    flatten,
-    initial_theta,
-    layer_shapes,
-    make_module,
-    unflatten,
-)
+from es.model import ConvLSTM, flatten, initial_theta, layer_shapes, make_module, unflatten
 from es.networks import make_actor
 from es.policy import describe, describe_network
 from tests.networks.descriptions import convlstm, discrete, mlp

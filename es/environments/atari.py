@@ -1,7 +1,5 @@
 """Atari games at the speed of their emulator: palette screens, resets without loading."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The environments that can be trained on, as `--list-envs` shows them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing

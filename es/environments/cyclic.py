@@ -1,7 +1,5 @@
 """CyclicMDP: a long chain of right choices, which ES learns at once, unlike most others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A first step in an environment, to check that it keeps to Gymnasium's rules."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Images as the Convnet-LSTM takes them: shrunk, gray, and normalised by running averages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ale_py

@@ -1,7 +1,5 @@
 """What a policy sees of an environment's observations as Gymnasium makes them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@ The process that workers are forked from imports this module, so that workers ne
 and Box2D, which takes long. The workers import modules of the user's themselves.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 

@@ -3,8 +3,6 @@
 The result is that of `images.preprocess` for the play field, without rounding to bytes in between.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from es.environments.images import MIDDLE_SIZE, PLAY_FIELD, SIZE, ImageNormalizer

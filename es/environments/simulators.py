@@ -1,7 +1,5 @@
 """Quiet imports of simulators."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """An environment's spaces: observations as vectors or images, actions as plain descriptions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -1,7 +1,5 @@
 """The batch of frames from which virtual batch normalisation takes its statistics."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Wrappers that change how an environment is played."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

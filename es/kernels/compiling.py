@@ -4,8 +4,6 @@ The cache lies in the user's cache folder, or else beside the sources; if neithe
 process that imports the kernels compiles them.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import time

@@ -1,7 +1,5 @@
 """The compiled actors that play the networks of `es.model`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

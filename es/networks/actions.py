@@ -3,8 +3,6 @@
 Plain dicts with a "kind", which `es.environments.spaces` makes, describe action spaces.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The compiled actor that plays `es.model.ConvLSTM`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The compiled actor that plays `es.model.MLP`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
