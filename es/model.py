@@ -1,14 +1,12 @@
 """The two networks as torch modules: the definition of record.
 
 Layer names are the keys of every checkpoint, and of pytorch-es's. In training, the compiled actors
-of `es.networks` play these networks; tests hold them to the modules here.
+of `es.networks` play these networks; tests compare them with the modules here.
 
-A network is described by a plain dict, from which master, workers and a later test build the same
-thing: `{"kind": "mlp", "inputs": n, "hidden": [n, ...], "activation": ..., "normalize": bool,
-"actions": {...}}` or `{"kind": "convlstm", "inputs": 1, "vbn": bool, "actions": {...}}`.
+A plain dict describes a network: `{"kind": "mlp", "inputs": n, "hidden": [n, ...], "activation":
+..., "normalize": bool, "actions": {...}}` or `{"kind": "convlstm", "inputs": 1, "vbn": bool,
+"actions": {...}}`. Master, workers and a later test build the same network from it.
 """
-
-from __future__ import annotations
 
 import functools
 import json
@@ -23,14 +21,14 @@ from torch.nn import functional
 from es.networks.actions import count_outputs
 from es.noise import FloatArray
 
-torch.set_num_threads(1)  # workers fill the cores, and sums are rounded the same everywhere
+torch.set_num_threads(1)  # workers use all cores, and rounding is the same everywhere
 
 
 class MLP(nn.Module):
     """Hidden layers `linear1`, `linear2`, ..., each activated, and `actor_linear`.
 
     hidden: their units, 64 and 64 in pytorch-es; none for a linear policy. activation: selu, tanh
-    or relu. Observation: (inputs,) float32, normalised where that is wanted; result: (outputs,).
+    or relu. Observation: (inputs,) float32, normalised with "normalize"; result: (outputs,).
     """
 
     def __init__(
@@ -54,8 +52,8 @@ class MLP(nn.Module):
 class VirtualBatchNorm(nn.Module):
     """Normalise each channel by its mean and deviation over a fixed batch, scale and shift it.
 
-    Salimans et al. 2016, section 3.4, without the example's own share in the statistics: as ES uses
-    it, what is normalised then is linear in the input of the layer. images: (N, 32, side, side).
+    Salimans et al. 2016, section 3.4, without the example's own share in the statistics, as ES
+    uses it: the result is linear in the input of the layer. images: (N, 32, side, side).
     """
 
     def __init__(self, channels: int) -> None:
@@ -83,13 +81,10 @@ class ConvLSTM(nn.Module):
 
     def __init__(self, channels: int, outputs: int, *, vbn: bool = False) -> None:
         super().__init__()
-        self._layers: list[tuple[str, str | None]] = []
         for number, inputs in enumerate((channels, 32, 32, 32), 1):
-            conv, norm = f"conv{number}", f"norm{number}" if vbn else None
-            self.add_module(conv, nn.Conv2d(inputs, 32, 3, stride=2, padding=1, bias=not vbn))
-            if norm:
-                self.add_module(norm, VirtualBatchNorm(32))
-            self._layers.append((conv, norm))
+            conv = nn.Conv2d(inputs, 32, 3, stride=2, padding=1, bias=not vbn)
+            self.add_module(f"conv{number}", conv)
+            self.add_module(f"norm{number}", VirtualBatchNorm(32) if vbn else nn.Identity())
         self.lstm = nn.LSTMCell(32 * 3 * 3, 256)
         self.actor_linear = nn.Linear(256, outputs)
 
@@ -106,19 +101,17 @@ class ConvLSTM(nn.Module):
         return self.actor_linear(hidden)[0], (hidden, cell)
 
     def _convolve(self, x: Tensor, *, refer: bool = False) -> Tensor:
-        for conv, norm in self._layers:
-            x = getattr(self, conv)(x)
-            if norm:
-                normalize = getattr(self, norm)
-                if refer:
-                    normalize.refer_to(x)
-                x = normalize(x)
-            x = functional.selu(x)
+        for number in range(1, 5):
+            x = getattr(self, f"conv{number}")(x)
+            norm = getattr(self, f"norm{number}")
+            if refer:
+                norm.refer_to(x)
+            x = functional.selu(norm(x))
         return x
 
 
 def make_module(network: Mapping[str, Any]) -> MLP | ConvLSTM:
-    """Make the described module; raise KeyError or TypeError where that is no description."""
+    """Make the described module; raise KeyError or TypeError if the description is damaged."""
     outputs = count_outputs(network["actions"])
     if network["kind"] == "mlp":
         return MLP(network["inputs"], outputs, network["hidden"], network["activation"])
@@ -147,7 +140,7 @@ def _layer_shapes(network: str) -> dict[str, torch.Size]:
 def flatten(network: Mapping[str, Any], parameters: Mapping[str, Any]) -> FloatArray:
     """Return theta: (P,) float32 from parameters by layer name.
 
-    Raise ValueError where names or shapes are not those of the network, or a value is not finite.
+    Raise ValueError if names or shapes are not those of the network, or a value is not finite.
     """
     shapes = layer_shapes(network)
     odd = sorted(map(str, set(parameters) ^ set(shapes)))

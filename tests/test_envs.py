@@ -27,20 +27,9 @@ def play(env: gymnasium.Env, seed: int, steps: int = 60) -> list[float]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "CartPole-v1",
-        "Acrobot-v1",
-        "MountainCar-v0",
-        "LunarLander-v3",
-        "BipedalWalker-v3",
-        "Pendulum-v1",
-        "HalfCheetah-v5",
-        "Humanoid-v5",
-        "Pusher-v5",
-        "Taxi-v4",
-        "PongDeterministic-v4",
-        "FreewayDeterministic-v0",
-    ],
+    "CartPole-v1 Acrobot-v1 MountainCar-v0 LunarLander-v3 BipedalWalker-v3 Pendulum-v1 "
+    "HalfCheetah-v5 Humanoid-v5 Pusher-v5 Taxi-v4 PongDeterministic-v4 "
+    "FreewayDeterministic-v0".split(),
 )
 def test_an_episode_depends_on_its_seed_and_actions_alone(name):
     env, other = make_env(describe_env(name)), make_env(describe_env(name))
@@ -125,15 +114,11 @@ def test_a_games_own_version_is_played_by_its_own_rules(register):
 
 
 def test_registered_wrappers_keep_the_limit_that_they_lie_around(register):
-    wrapper = WrapperSpec(
-        "TimeAwareObservation", "gymnasium.wrappers:TimeAwareObservation", kwargs={}
-    )
-    env, limit = register(
-        "Aware-v0",
-        entry_point="gymnasium.envs.classic_control:MountainCarEnv",
-        max_episode_steps=20,
-        additional_wrappers=(wrapper,),
-    )
+    name = "TimeAwareObservation"
+    wrapper = WrapperSpec(name, f"gymnasium.wrappers:{name}", kwargs={})
+    entry_point = "gymnasium.envs.classic_control:MountainCarEnv"
+    limits = {"max_episode_steps": 20, "additional_wrappers": (wrapper,)}
+    env, limit = register("Aware-v0", entry_point=entry_point, **limits)
     assert limit is None
     env.reset(seed=1)
     ends = [env.step(1)[3] for _ in range(20)]
@@ -144,7 +129,7 @@ def test_shrinking_against_the_definition():
     """Noise: every pixel differs from its neighbours."""
     frame = np.random.default_rng(0).integers(0, 256, (160, 160, 3), dtype=np.uint8)
     small = cv2.resize(cv2.resize(frame, (80, 80)), (42, 42)).astype(np.float64)
-    result = preprocess(frame, crop=False)
+    result = preprocess(frame)
     assert result.shape == (1, 42, 42)
     assert result.dtype == np.float32
     np.testing.assert_allclose(result[0], small.mean(axis=2) / 255, atol=1e-6)
@@ -153,10 +138,10 @@ def test_shrinking_against_the_definition():
 def test_images_that_are_not_atari_screens_are_seen_whole():
     frame = np.zeros((96, 96, 3), np.uint8)
     frame[:10] = 255
-    seen = preprocess(frame, crop=False)[0]
+    seen = preprocess(frame)[0]
     assert seen[0].mean() == pytest.approx(1, abs=0.01)
     assert seen[-1].mean() == 0
-    assert preprocess(frame[..., 0], crop=False).shape == (1, 42, 42)
+    assert preprocess(frame[..., 0]).shape == (1, 42, 42)
 
 
 def test_the_normaliser_against_its_formula():

@@ -7,14 +7,7 @@ from torch.nn import functional
 
 from es.config import Config
 from es.errors import UsageError
-from es.model import (
-    ConvLSTM,
-    flatten,
-    initial_theta,
-    layer_shapes,
-    make_module,
-    unflatten,
-)
+from es.model import ConvLSTM, flatten, initial_theta, layer_shapes, make_module, unflatten
 from es.networks import make_actor
 from es.policy import describe, describe_network
 from tests.networks.descriptions import convlstm, discrete, mlp
@@ -62,7 +55,7 @@ def test_convlstm_against_its_formula():
 
 def assert_same_logits(actor, expected):
     expected = expected.numpy()
-    assert np.abs(actor.outputs() - expected).max() <= 1e-4 * np.abs(expected).max()
+    assert np.abs(actor.outputs - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +147,7 @@ def test_reset_forgets_the_episode_before():
         logits = []
         for _ in range(2):
             actor.act(image)
-            logits.append(actor.outputs().tolist())
+            logits.append(actor.outputs.tolist())
         return logits
 
     first = play()

@@ -1,8 +1,7 @@
 """Atari games at the speed of their emulator: palette screens, resets without loading."""
 
-from __future__ import annotations
-
 import re
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -15,15 +14,16 @@ from es.environments.screens import FieldView
 from es.noise import FloatArray
 
 GENERATOR = re.compile(rb"(?:\d+ ){624}\d+")  # a Mersenne Twister, as C++ writes it
+NUMBER = struct.Struct("<I")  # as a saved state holds one
 
 
 def is_bare(env: gymnasium.Env) -> bool:
-    """Whether this is an emulator, and nothing changes what it takes and returns."""
+    """Return whether this is an emulator without wrappers that takes single actions."""
     return type(env) is ale_py.AtariEnv and isinstance(env.action_space, gymnasium.spaces.Discrete)
 
 
 class AtariImages(gymnasium.Wrapper):
-    """What an emulator's step comes to without Gymnasium's reading of the screen in full colour."""
+    """Step an emulator and read its palette screen, not the full colours that Gymnasium reads."""
 
     def __init__(self, env: ale_py.AtariEnv) -> None:
         super().__init__(env)
@@ -42,7 +42,7 @@ class AtariImages(gymnasium.Wrapper):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Starts an episode; the first observation, and nothing more."""
+        """Start an episode; return the first observation, and no information."""
         if seed is None or self._restart is None:
             self._emulator.reset(seed=seed, options=options)
             self._ale.getScreen(self._screen)
@@ -53,7 +53,7 @@ class AtariImages(gymnasium.Wrapper):
         return self._look(), {}
 
     def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
-        """Plays an action for as many frames as are skipped; there is no further information."""
+        """Play an action for as many frames as are skipped; return no information."""
         code, reward, skip = self._actions[action], 0.0, self._frameskip
         for _ in range(skip if isinstance(skip, int) else self._emulator.np_random.integers(*skip)):
             reward += self._act(code)
@@ -68,10 +68,7 @@ class AtariImages(gymnasium.Wrapper):
         return self._view.normalized()
 
     def _learn_colours(self) -> None:
-        """Takes the brightness, from 0 to 1, of all colours on the screen into the table.
-
-        The screen is the emulator's of this moment.
-        """
+        """Put the brightness of all colours on the emulator's screen into the table."""
         colours = self._emulator._get_obs()[PLAY_FIELD]
         bright = colours.reshape(*self._field.shape, -1).mean(axis=2, dtype=np.float64) / 255
         self._view.brightness[self._field] = bright
@@ -79,53 +76,39 @@ class AtariImages(gymnasium.Wrapper):
 
 
 def _quick_restart(env: ale_py.AtariEnv) -> Callable[[int], np.ndarray] | None:
-    """What starts an episode as `env.reset(seed=...)` does, in 3 ms: it gives the first screen.
+    """Return a function that starts an episode by a seed in 3 ms and returns the first screen.
 
-    env: as it was made, with its game loaded and not played yet.
+    env: its game is loaded and not played yet.
 
-    The emulator takes a seed only while it loads a game, which takes 65 ms. All that the seed goes
-    into is the state of its generator; so the state right after loading is restored, with another
-    generator in it. None where the saved state does not look as it should.
+    The emulator takes a seed only while it loads a game, which takes 65 ms. The seed decides the
+    state of its generator alone; so the function restores the state right after loading, with
+    another generator in it. Return None if the saved state does not look as expected.
     """
     ale = env.ale
     ale.reset_game()
     screen = ale.getScreen()
     state = ale.cloneState(include_rng=True).serialize()
     generators = list(GENERATOR.finditer(state))
-    lengths = [at for at in range(64) if _number(state, at) == len(state) - at - 12]
+    lengths = [at for at in range(64) if NUMBER.unpack_from(state, at)[0] == len(state) - at - 12]
     loaded_with = _generator(ale.getInt("random_seed") % 2**32)
     if not generators or len(lengths) != 1 or generators[-1][0] != loaded_with:
         return None
     length, (start, stop) = lengths[0], generators[-1].span()
 
     def restart(seed: int) -> np.ndarray:
-        for_frameskip, for_emulator = _seeds(seed)
-        env.np_random = np.random.default_rng(int(for_frameskip))
+        _, emulator_seed = env.seed_game(seed)
         ale.reset_game()  # since a state does not hold the last action, which may be repeated
-        generator = _generator(for_emulator)
-        patched = bytearray(state[: start - 4] + _bytes(len(generator)) + generator + state[stop:])
-        patched[length : length + 4] = _bytes(len(patched) - length - 12)
+        generator = _generator(int(emulator_seed))
+        size = NUMBER.pack(len(generator))
+        patched = bytearray(state[: start - 4] + size + generator + state[stop:])
+        NUMBER.pack_into(patched, length, len(patched) - length - 12)
         ale.restoreState(ale_py.ALEState(bytes(patched)))
         return screen
 
     return restart
 
 
-def _seeds(seed: int) -> tuple[int, int]:
-    """The seeds for random frame skips and for the emulator, as in Gymnasium's environment."""
-    for_frameskip, for_emulator = np.random.SeedSequence(seed).generate_state(2)
-    return int(for_frameskip), int(for_emulator)
-
-
 def _generator(seed: int) -> bytes:
-    """A fresh Mersenne Twister's state as text: its 624 numbers and the position behind them."""
+    """Return a new Mersenne Twister's state as text: its 624 numbers and its position."""
     state: Any = np.random.RandomState(seed).get_state(legacy=False)["state"]
     return " ".join(map(str, [*state["key"].tolist(), state["pos"]])).encode()
-
-
-def _number(state: bytes, at: int) -> int:
-    return int.from_bytes(state[at : at + 4], "little")
-
-
-def _bytes(number: int) -> bytes:
-    return number.to_bytes(4, "little")

@@ -1,7 +1,5 @@
 """The environments that can be trained on, as `--list-envs` shows them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -49,23 +47,30 @@ def show(words: Sequence[str], make: Make, tuned: Mapping[str, Sequence[str]]) -
 
 
 def names(words: Sequence[str]) -> list[str]:
-    """The names, in order, that contain one of the words, whatever their case; see `show`."""
-    games = [name[4:-3] for name in gymnasium.registry if re.fullmatch(r"ALE/\w+-v5", name)]
+    """Return the sorted names that contain one of the words, in any case; see `show`."""
     if words:
-        known = [*gymnasium.registry, *(f"{game}Deterministic-v4" for game in games)]
-        found = (name for name in known if any(word.lower() in name.lower() for word in words))
-        return sorted(found, key=str.lower)
-    newest: dict[str, int] = {}
-    for spec in gymnasium.registry.values():
-        base = spec.id.rpartition("-v")[0]
-        newest[base] = max(newest.get(base, 0), spec.version or 0)
-    old = {f"{game}{kind}" for game in games for kind in ("", "NoFrameskip")}
-    found = (f"{base}-v{version}" for base, version in newest.items() if base not in old)
+        lower = [word.lower() for word in words]
+        found = [name for name in known_names() if any(word in name.lower() for word in lower)]
+    else:
+        newest: dict[str, int] = {}
+        for spec in gymnasium.registry.values():
+            base = spec.id.rpartition("-v")[0]
+            newest[base] = max(newest.get(base, 0), spec.version or 0)
+        old = {f"{game}{kind}" for game in _games() for kind in ("", "NoFrameskip")}
+        found = [f"{base}-v{version}" for base, version in newest.items() if base not in old]
     return sorted(found, key=str.lower)
 
 
+def known_names() -> list[str]:
+    """Return all names that can be given, the old ones of Atari games last."""
+    return [*gymnasium.registry, *(f"{game}Deterministic-v4" for game in _games())]
+
+
+def _games() -> list[str]:
+    return [name[4:-3] for name in gymnasium.registry if re.fullmatch(r"ALE/\w+-v5", name)]
+
+
 def _row(name: str, make: Make) -> tuple[str, str, str]:
-    """Observations, actions and the network that sees them; UsageError where it cannot be made."""
     with closing(make(name)) as env:
         describe_actions(env.action_space, name)
         plain = env.unwrapped
@@ -74,7 +79,7 @@ def _row(name: str, make: Make) -> tuple[str, str, str]:
 
 
 def _in_short(space: spaces.Space) -> str:
-    """`Box(4)`, `Discrete(2)`, `Tuple(Discrete(32), Discrete(11))`."""
+    """Return for example `Box(4)`, `Discrete(2)` or `Tuple(Discrete(32), Discrete(11))`."""
     if isinstance(space, spaces.Discrete):
         return f"Discrete({space.n})"
     if isinstance(space, spaces.MultiDiscrete):

@@ -1,6 +1,4 @@
-"""CyclicMDP: a long chain of right choices, which ES learns at once and most others do not."""
-
-from __future__ import annotations
+"""CyclicMDP: a long chain of right choices, which ES learns at once, unlike most others."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,17 +14,14 @@ DARK, LIGHT = 60, 240
 
 
 class CyclicMDP(gymnasium.Env):
-    """States in a ring, the first one at the start; action 1 moves on and pays the state's reward.
+    """States in a ring: action 1 moves on and pays the state's reward.
 
-    Any other action pays -1 and ends the episode. states: their number. rewards: what each one
-    pays; by default 1, and 2 in the last one. horizon: steps until the episode is truncated.
-    Observation: (states,) float32, one-hot. Raises ValueError for arguments that do not fit.
+    Any other action pays -1 and ends the episode. states: their number. rewards: of each state; by
+    default 1, and 2 in the last one. horizon: steps until the episode is truncated. Observation:
+    (states,) float32, one-hot. Raise ValueError for arguments that do not fit.
     """
 
-    metadata = {  # noqa: RUF012 (as Gymnasium declares it)
-        "render_modes": ["rgb_array"],
-        "render_fps": 30,
-    }
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (Gymnasium's way)
 
     def __init__(
         self,
@@ -54,13 +49,13 @@ class CyclicMDP(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts in the first state."""
+        """Start in the first state."""
         super().reset(seed=seed)
         self._state = self._steps = 0
         return self._observations[0].copy(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Moves on by the right action."""
+        """Move on by the right action, or end the episode."""
         self._steps += 1
         right, reward = action == RIGHT, -1.0
         if right:
@@ -70,8 +65,8 @@ class CyclicMDP(gymnasium.Env):
         return self._observations[self._state].copy(), reward, not right, truncated, {}
 
     def render(self) -> Any:
-        """A row of squares, (100, 100 * states, 3) uint8, in which the state's is bright."""
+        """Return a row of squares, the state's bright: (100, 100 * states, 3) uint8."""
         row = np.where(np.arange(len(self._rewards)) == self._state, LIGHT, DARK)
-        picture = np.repeat(np.repeat(row[np.newaxis], CELL, axis=0), CELL, axis=1)
+        picture = np.kron(row, np.ones((CELL, CELL)))
         picture[:, ::CELL] = 0
-        return np.repeat(picture[..., np.newaxis], 3, axis=2).astype(np.uint8)
+        return np.dstack([picture] * 3).astype(np.uint8)

@@ -1,6 +1,4 @@
-"""A first step in an environment, to see whether it keeps to Gymnasium's rules."""
-
-from __future__ import annotations
+"""A first step in an environment, to check that it keeps to Gymnasium's rules."""
 
 import warnings
 from typing import Any
@@ -12,9 +10,9 @@ from es.errors import UsageError
 
 
 def check_first_step(env: gymnasium.Env, name: str) -> None:
-    """Begins an episode and plays a random step; raises UsageError where that cannot be done.
+    """Begin an episode and play a random step; raise UsageError if that fails.
 
-    Arguments that make no sense often show here only, and better than in the middle of a run.
+    Arguments that make no sense often fail here only, and that is better than during a run.
     """
     try:
         with warnings.catch_warnings():
@@ -27,7 +25,7 @@ def check_first_step(env: gymnasium.Env, name: str) -> None:
             _check(observation, env.observation_space.shape or ())
             if np.ndim(reward) or not np.isfinite(float(reward)):
                 raise ValueError(f"its reward is {reward}, not a finite number")
-    except Exception as error:  # strangers' environments raise what they like
+    except Exception as error:  # an environment may raise anything
         words = " ".join(f"{type(error).__name__}: {error}".split())
         raise UsageError(f"--env-name {name}: cannot be played ({words})") from error
 

@@ -1,7 +1,5 @@
 """Images as the Convnet-LSTM takes them: shrunk, gray, and normalised by running averages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ale_py
@@ -21,20 +19,18 @@ OBSERVATIONS = spaces.Box(-np.inf, np.inf, (1, SIZE, SIZE), np.float32)
 cv2.setNumThreads(1)
 
 
-def preprocess(frame: np.ndarray, *, crop: bool) -> FloatArray:
-    """(height, width[, channels]), 0 to 255 -> (1, 42, 42) float32 in [0, 1], channels' mean.
+def preprocess(frame: np.ndarray) -> FloatArray:
+    """Shrink a frame and take the mean of its channels: (1, 42, 42) float32 in [0, 1].
 
-    crop: take the play field of an Atari screen first.
+    frame: (height, width[, channels]), 0 to 255.
     """
-    if crop:
-        frame = frame[PLAY_FIELD]
     small = cv2.resize(cv2.resize(frame, (MIDDLE_SIZE, MIDDLE_SIZE)), (SIZE, SIZE))
     gray = small.reshape(SIZE, SIZE, -1).mean(axis=2, dtype=np.float32)
     return (gray / np.float32(255))[np.newaxis]
 
 
 class ImageNormalizer:
-    """Centres and scales images by running averages of the frames' means and deviations."""
+    """Normalise images by running averages of their means and standard deviations."""
 
     def __init__(self) -> None:
         self._averages, self._sums = np.empty(3), np.empty(SIZE)
@@ -42,11 +38,11 @@ class ImageNormalizer:
         self._flat = self._out.reshape(-1)
 
     def reset(self) -> None:
-        """Starts afresh."""
+        """Forget the images of the previous episode."""
         self._averages[:] = 0, 0, 1
 
     def __call__(self, image: FloatArray) -> FloatArray:
-        """(image - mean) / (std + 1e-8), as (1, 42, 42) float32; valid until the next call.
+        """Return (image - mean) / (std + 1e-8): (1, 42, 42) float32, valid until the next call.
 
         Both averages are corrected for their start at 0. image: (1764,).
         """
@@ -55,52 +51,42 @@ class ImageNormalizer:
 
 
 class ImageView:
-    """Images of a space, as the network sees them.
+    """Turn an environment's images into what the network sees; of Atari screens, the play field."""
 
-    atari: whether they are screens of Atari games, of which the play field is taken where they are
-    as large as those are by default.
-    """
-
-    def __init__(self, space: spaces.Box, *, atari: bool) -> None:
+    def __init__(self, env: gymnasium.Env) -> None:
+        space: Any = env.observation_space
         shape = space.shape
         self._channels_first = len(shape) == 3 and shape[0] < shape[2]
         self._to_bytes = None if space.dtype == np.uint8 else np.float32(255 / space.high.max())
         height, width = shape[-2:] if self._channels_first else shape[:2]
-        self._crop = atari and width == ATARI_WIDTH and height >= PLAY_FIELD.stop
+        is_screen = width == ATARI_WIDTH and height >= PLAY_FIELD.stop
+        is_atari = isinstance(env.unwrapped, ale_py.AtariEnv)
+        self._rows = PLAY_FIELD if is_atari and is_screen else slice(None)
         self._normalizer = ImageNormalizer()
-
-    def reset(self) -> None:
-        """Starts an episode with a fresh normaliser."""
-        self._normalizer.reset()
+        self.reset = self._normalizer.reset
 
     def __call__(self, observation: np.ndarray) -> FloatArray:
-        """The preprocessed and normalised image: (1, 42, 42); valid until the next call."""
+        """Return the preprocessed and normalised image: (1, 42, 42), valid until the next call."""
         if self._to_bytes is not None:
             observation = self._to_bytes * observation.astype(np.float32)
         if self._channels_first:
             observation = np.ascontiguousarray(np.moveaxis(observation, 0, 2))
-        return self._normalizer(preprocess(observation, crop=self._crop).reshape(-1))
-
-
-def image_view(env: gymnasium.Env) -> ImageView:
-    """What the network sees of an environment's images."""
-    space: Any = env.observation_space
-    return ImageView(space, atari=isinstance(env.unwrapped, ale_py.AtariEnv))
+        return self._normalizer(preprocess(observation[self._rows]).reshape(-1))
 
 
 class PreprocessImage(gymnasium.ObservationWrapper):
-    """Any environment's images, as the network sees them."""
+    """Turn observations into the images that the network sees."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
         self.observation_space = OBSERVATIONS
-        self._view = image_view(env)
+        self._view = ImageView(env)
 
     def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts an episode with a fresh normaliser."""
+        """Start an episode with a fresh normaliser."""
         self._view.reset()
         return super().reset(**kwargs)
 
     def observation(self, observation: np.ndarray) -> FloatArray:
-        """The preprocessed and normalised image."""
+        """Return the preprocessed and normalised image."""
         return self._view(observation)

@@ -1,8 +1,7 @@
-"""What a policy sees of the observations of an environment as Gymnasium makes it."""
+"""What a policy sees of an environment's observations as Gymnasium makes them."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -10,41 +9,38 @@ import numpy as np
 from gymnasium import spaces
 
 from es.environments.atari import is_bare
-from es.environments.images import ImageView, image_view
+from es.environments.images import ImageView
 from es.environments.screens import ScreenView
 from es.environments.spaces import is_image, is_vector
 
 
 class View:
-    """Make of an environment's observations what the network is given.
+    """Turn an environment's observations into what the network sees.
 
     bare: the environment as `es.envs.make_bare_env` makes it.
     """
 
     def __init__(self, bare: gymnasium.Env) -> None:
         self._space = space = bare.observation_space
-        self._is_vector = is_vector(space)
-        self._images: ScreenView | ImageView | None = None
+        self._see: Callable[[Any], Any] = np.asarray
+        self.reset: Callable[[], None] = lambda: None  # starts an episode
         if is_image(space):
-            self._images = ScreenView() if is_bare(bare) else image_view(bare)
-
-    def reset(self) -> None:
-        """Starts an episode."""
-        if self._images:
-            self._images.reset()
+            view = ScreenView() if is_bare(bare) else ImageView(bare)
+            self._see = lambda observation: view(np.asarray(observation))
+            self.reset = view.reset
+        elif not is_vector(space):
+            self._see = partial(spaces.flatten, space)
 
     def __call__(self, observation: Any) -> np.ndarray:
-        """An image or a vector, valid until the next call; raises ValueError for another shape."""
-        require_fit(observation, self._space)
-        if self._images:
-            return self._images(np.asarray(observation))
-        if self._is_vector:
-            return np.asarray(observation)
-        return np.asarray(spaces.flatten(self._space, observation))
+        """Return an image or a vector, valid until the next call.
+
+        Raise ValueError if the observation does not have the shape of its space.
+        """
+        _check_fit(observation, self._space)
+        return self._see(observation)
 
 
-def require_fit(observation: Any, space: spaces.Space, place: str = "an observation") -> None:
-    """Raises ValueError where an observation does not have the shape of its space."""
+def _check_fit(observation: Any, space: spaces.Space, place: str = "an observation") -> None:
     parts: dict[Any, spaces.Space] = {}
     if isinstance(space, spaces.Dict):
         parts, wanted = dict(space.spaces), f"a dict of {', '.join(space.spaces)}"
@@ -63,4 +59,4 @@ def require_fit(observation: Any, space: spaces.Space, place: str = "an observat
         shape = "" if isinstance(observation, Mapping) else f" of shape {np.shape(observation)}"
         raise ValueError(f"{place} must be {wanted}, not {type(observation).__name__}{shape}")
     for key, part in parts.items():
-        require_fit(observation[key], part, f"{place}[{key!r}]")
+        _check_fit(observation[key], part, f"{place}[{key!r}]")

@@ -1,10 +1,8 @@
-"""Imports the simulator of the environment named in the variable ES_PRELOAD.
+"""Import the simulator of the environment that the variable ES_PRELOAD names.
 
-The process that workers are forked from imports this module, so that the workers need not: MuJoCo
-and Box2D take long to import, and can be forked. A module of the user's is left to the workers.
+The process that workers are forked from imports this module, so that workers need not import MuJoCo
+and Box2D, which takes long. The workers import modules of the user's themselves.
 """
-
-from __future__ import annotations
 
 import os
 from contextlib import suppress
@@ -17,7 +15,7 @@ from es.rollouts.processes import PRELOAD
 SIMULATORS = ("gymnasium.envs.mujoco", "gymnasium.envs.box2d")
 
 name = os.environ.get(PRELOAD, "")
-with suppress(Exception):  # the master finds out what is wrong, and says so
+with suppress(Exception):  # the master finds and reports what is wrong
     if ":" not in name:
         spec = gymnasium.spec(name)
         if str(spec.entry_point).startswith(SIMULATORS):

@@ -1,10 +1,7 @@
 """Screens of Atari games as the Convnet-LSTM takes them.
 
-What is seen, the mean of the colours shrunk twice, is what `images.preprocess` makes of the play
-field, without its rounding to bytes in between.
+The result is that of `images.preprocess` for the play field, without rounding to bytes in between.
 """
-
-from __future__ import annotations
 
 import numpy as np
 
@@ -16,7 +13,7 @@ UNKNOWN = -1e6  # the brightness of a colour not seen so far
 
 
 class FieldView:
-    """Play fields as the network sees them: squares of bytes that stand for colours.
+    """Turn play fields, squares of bytes that stand for colours, into what the network sees.
 
     brightness: (256,), of the colours, from 0 to 1. image: (1764,), the last field shrunk.
     """
@@ -28,30 +25,27 @@ class FieldView:
         self._rows = np.empty(side * SIZE, np.float32)
         self._first, self._taps = _resampling()
         self._normalizer = ImageNormalizer()
-
-    def reset(self) -> None:
-        """Starts an episode with a fresh normaliser."""
-        self._normalizer.reset()
+        self.reset = self._normalizer.reset
 
     def expect_change(self, field: np.ndarray) -> None:
-        """Has every row looked up again, even if the field is the next one."""
+        """Make the next `shrink` look up every row, even if it is given this field."""
         np.invert(field, out=self._seen)
 
     def shrink(self, field: np.ndarray) -> bool:
-        """Shrinks a field into the image; False where the brightness of a colour is unknown."""
+        """Shrink a field into the image; return False if a colour's brightness is unknown."""
         return shrink(
             field, self._seen, self.brightness, self._first, self._taps, self._rows, self.image
         )
 
     def normalized(self) -> FloatArray:
-        """The image as (1, 42, 42), normalised; valid until the next call."""
+        """Return the normalised image: (1, 42, 42), valid until the next call."""
         return self._normalizer(self.image)
 
 
 class ScreenView:
-    """Screens in colour or gray, as Gymnasium shows them, seen as `AtariImages` sees them.
+    """Turn Gymnasium's screens into what `AtariImages` makes of the emulator's, to the bit.
 
-    To the bit: the same sums of the same numbers. observation: (height, 160[, 3]) bytes.
+    observation: (height, 160[, 3]) bytes, gray or in colour.
     """
 
     def __init__(self) -> None:
@@ -60,7 +54,10 @@ class ScreenView:
         self.reset = self._view.reset
 
     def __call__(self, observation: np.ndarray) -> FloatArray:
-        """The image: (1, 42, 42); valid until the next call. Raises ValueError for a photograph."""
+        """Return the image: (1, 42, 42), valid until the next call.
+
+        Raise ValueError for more colours than a screen has.
+        """
         field = observation[PLAY_FIELD]
         channels = field.reshape(*field.shape[:2], -1)
         sums = channels.sum(axis=2, dtype=np.uint16)
@@ -76,10 +73,10 @@ class ScreenView:
 
 
 def _resampling() -> tuple[np.ndarray, FloatArray]:
-    """Each of 42 pixels as a sum of 4 of 160: the first one's index, (42,), and weights, (4 * 42,).
+    """Return how each of 42 pixels is a weighted sum of 4 of 160 pixels.
 
-    Bilinear shrinking to 80 pixels takes the mean of two neighbours; shrinking those to 42 then
-    interpolates between two of the means.
+    The index of the first of the 4: (42,), and the weights: (4 * 42,). Bilinear shrinking to 80
+    pixels takes the mean of two neighbours; shrinking to 42 then interpolates between two means.
     """
     centre = (np.arange(SIZE) + 0.5) * MIDDLE_SIZE / SIZE - 0.5
     left = np.floor(centre)

@@ -1,6 +1,4 @@
-"""What an environment's spaces mean to a policy: a vector or an image in, a kind of action out."""
-
-from __future__ import annotations
+"""An environment's spaces: observations as vectors or images, actions as plain descriptions."""
 
 from typing import Any
 
@@ -12,14 +10,14 @@ from es.errors import UsageError
 
 MAX_CHANNELS = 4  # of an image: gray, RGB, RGBA, or as many frames
 LEAST_SIDE = 16  # of an image of numbers: smaller ones are grids, whose channels mean something
-MAX_BOUND = 1e18  # a larger one stands for none
+MAX_BOUND = 1e18  # a larger one means that there is none
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 def is_image(space: spaces.Space) -> bool:
-    """Whether observations are (height, width), or with channels before or after these.
+    """Return whether observations are images: (height, width), or with channels before or after.
 
-    As bytes or, with channels and not too small, as numbers from 0 to 1 or to 255.
+    They hold bytes or, with channels and if not too small, numbers from 0 to 1 or to 255.
     """
     if not isinstance(space, spaces.Box) or not all(space.shape):
         return False
@@ -33,14 +31,14 @@ def is_image(space: spaces.Space) -> bool:
 
 
 def is_vector(space: spaces.Space) -> bool:
-    """Whether observations need not be flattened."""
+    """Return whether observations need not be flattened."""
     return isinstance(space, spaces.Box) and len(space.shape) == 1
 
 
 def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
-    """The environment with its observations flattened; discrete ones become one-hot vectors.
+    """Return the environment with its observations flattened; discrete ones become one-hot.
 
-    Raises UsageError for observations without a fixed number of numbers, or of none.
+    Raise UsageError for observations without a fixed number of numbers, or of none.
     """
     space = env.observation_space
     if not _can_be_flattened(space) or spaces.flatdim(space) == 0:
@@ -54,25 +52,22 @@ def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
 
 
 def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
-    """A plain description of an action space, from which actions are decoded.
+    """Return a plain description of an action space, from which `es.networks` decodes actions.
 
     {"kind": "discrete", "n", "start"}, {"kind": "multi-discrete", "counts", "start", "shape",
     "dtype"}, {"kind": "multi-binary", "shape"}, or {"kind": "box", "low", "high", "shape", "dtype",
-    "bins", "noise"}, where lists have a number for each dimension. Raises UsageError for spaces
+    "bins", "noise"}, where lists have a number for each dimension. Raise UsageError for spaces
     that are none of these, or have no bounds.
     """
     if isinstance(space, spaces.Discrete):
         return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
+    shape, dtype = list(space.shape or ()), str(space.dtype)
     if isinstance(space, spaces.MultiDiscrete):
-        return {
-            "kind": "multi-discrete",
-            "counts": space.nvec.reshape(-1).tolist(),
-            "start": space.start.reshape(-1).tolist(),
-            "shape": list(space.shape),
-            "dtype": str(space.dtype),
-        }
+        counts, start = space.nvec.reshape(-1).tolist(), space.start.reshape(-1).tolist()
+        described = {"kind": "multi-discrete", "counts": counts, "start": start}
+        return described | {"shape": shape, "dtype": dtype}
     if isinstance(space, spaces.MultiBinary):
-        return {"kind": "multi-binary", "shape": list(space.shape)}
+        return {"kind": "multi-binary", "shape": shape}
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         raise UsageError(
             f"--env-name {name}: its actions are {space}; what is supported are Discrete, "
@@ -84,15 +79,9 @@ def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
             f"--env-name {name}: its actions are {space}; they need finite bounds "
             f"(below {MAX_BOUND:g})"
         )
-    return {
-        "kind": "box",
-        "low": bounds[0].tolist(),
-        "high": bounds[1].tolist(),
-        "shape": list(space.shape),
-        "dtype": str(space.dtype),
-        "bins": None,
-        "noise": 0.0,
-    }
+    low, high = bounds.tolist()
+    described = {"kind": "box", "low": low, "high": high, "shape": shape, "dtype": dtype}
+    return described | {"bins": None, "noise": 0.0}
 
 
 def _can_be_flattened(space: spaces.Space) -> bool:

@@ -1,6 +1,4 @@
-"""The batch of frames that virtual batch normalisation takes its statistics from."""
-
-from __future__ import annotations
+"""The batch of frames from which virtual batch normalisation takes its statistics."""
 
 import itertools
 from collections.abc import Iterator
@@ -18,7 +16,7 @@ MAX_STEPS = 1000  # of an episode, so that an endless one does not fill the batc
 def gather_frames(env: gymnasium.Env, seed: int) -> FloatArray:
     """Return frames of an image environment in random play by `seed`: (128, 1, 42, 42) float32.
 
-    env: made anew; its observations are those that the network sees.
+    env: a new one, whose observations are those that the network sees.
     """
     generator = np.random.default_rng(seed)
     kept = (frame.copy() for frame in _random_play(env, seed) if generator.random() < KEPT)

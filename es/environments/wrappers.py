@@ -1,7 +1,5 @@
 """Wrappers that change how an environment is played."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium
@@ -14,13 +12,13 @@ Outcome = tuple[Any, Any, bool, bool, dict[str, Any]]
 
 
 class FreshWorld(gymnasium.Wrapper):
-    """A new Box2D world for each episode: a used one keeps an order of contacts in its memory.
+    """Make a new Box2D world for each episode, since a used one keeps an order of contacts.
 
     BipedalWalker-v3 otherwise plays the same seed and actions differently after other episodes.
     """
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode in a new world."""
+        """Start an episode in a new world."""
         base: Any = self.unwrapped
         base._destroy()
         base.world = type(base.world)(gravity=tuple(base.world.gravity))
@@ -28,14 +26,14 @@ class FreshWorld(gymnasium.Wrapper):
 
 
 class FrameSkip(gymnasium.Wrapper):
-    """Repeats each action for `count` steps, or until the episode ends; rewards add up."""
+    """Repeat each action for `count` steps, or until the episode ends."""
 
     def __init__(self, env: gymnasium.Env, count: int) -> None:
         super().__init__(env)
         self._count = count
 
     def step(self, action: Any) -> Outcome:
-        """The last step's outcome, with the sum of the rewards."""
+        """Return the last step's outcome, with the sum of the rewards."""
         total = 0.0
         for _ in range(self._count):
             observation, reward, terminated, truncated, info = self.env.step(action)
@@ -46,10 +44,10 @@ class FrameSkip(gymnasium.Wrapper):
 
 
 class RandomStart(gymnasium.Wrapper):
-    """Begins episodes with 0 to `most` actions that the policy does not choose, by the seed.
+    """Begin episodes with 0 to `most` actions that the policy does not choose, by the seed.
 
-    In Atari games they do nothing (action 0, or zeros; Mnih et al. 2015, methods); elsewhere they
-    are random.
+    noops: the actions do nothing (0, or zeros; Mnih et al. 2015, methods); otherwise they are
+    random.
     """
 
     def __init__(self, env: gymnasium.Env, most: int, *, noops: bool) -> None:
@@ -58,7 +56,7 @@ class RandomStart(gymnasium.Wrapper):
         self.step = env.step  # type: ignore[method-assign]  # nothing changes there
 
     def reset(self, *, seed: int | None = None, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode; what is paid before the policy's first action is lost."""
+        """Start an episode; rewards before the policy's first action are not counted."""
         (drawn,) = derive_seeds(seed or 0, 0, Stream.NOOPS, 1)
         most = self._most
         while True:

@@ -1,5 +1,5 @@
-"""Compiled primitives for one observation at a time, of which policies and environments are made.
+"""Compiled primitives for policies and environments, for one observation at a time.
 
-Every sum runs in a fixed order, and what is vectorised lies across outputs, never along a sum: the
-results are the same to the bit whatever the width of a CPU's vector units.
+Every sum runs in a fixed order. Loops are vectorised across outputs, never along a sum, so the
+results are the same to the bit for any width of a CPU's vector units.
 """

@@ -1,10 +1,8 @@
-"""How kernels are compiled: once, when their module is imported, and cached for later processes.
+"""Compile kernels once, when their module is imported, and cache them for later processes.
 
-The cache lies in the user's cache folder, or else beside the sources; where neither can be written
-to, every process that imports the kernels compiles them.
+The cache lies in the user's cache folder, or else beside the sources; if neither is writable, every
+process that imports the kernels compiles them.
 """
-
-from __future__ import annotations
 
 import fcntl
 import hashlib
@@ -22,7 +20,7 @@ NUMBA: Any = numba.config
 CACHE = Path(
     NUMBA.CACHE_DIR or AppDirs(appname="numba", appauthor=False).user_cache_dir, "es-kernels"
 )
-SLOW = 1.0  # seconds after which the user is told
+SLOW = 1.0  # seconds after which `notify` is called
 PATIENCE = 20.0  # seconds to wait for others, who may be suspended; the lock only saves work
 
 notify: Callable[[str], None] | None = None  # shows a line to the user
@@ -30,9 +28,9 @@ _seconds = 0.0
 
 
 class ContentLocator(UserWideCacheLocator):
-    """Where Numba caches what it compiles: a folder for what a file says, wherever it lies.
+    """Tell Numba a cache folder that depends on a file's content, not on its place.
 
-    So that all copies of the project share it, as those that Ray unpacks on its nodes do.
+    All copies of the project share it, such as those that Ray unpacks on its nodes.
     """
 
     def __init__(self, function: Any, file: str) -> None:
@@ -41,46 +39,42 @@ class ContentLocator(UserWideCacheLocator):
         self._folder = CACHE / hashlib.sha256(source).hexdigest()[:32]
 
     def get_cache_path(self) -> str:
-        """What Numba asks for."""
+        """Return the folder."""
         return str(self._folder)
 
 
 LOCATORS = f"{__name__}.{ContentLocator.__name__},InTreeCacheLocator"
 
 
-def compiler(**options: Any) -> Callable[..., Callable[[Callable[..., Any]], Any]]:
-    """A decorator, with Numba's options, that takes the signatures to compile a function for.
+def compile_for(*signatures: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that compiles a function for signatures, with Numba's options.
 
-    Without signatures a function is for use inside other kernels; it may have options of its own,
-    such as inline="always", which saves a tenth of a microsecond of handing arrays over. The cache
-    sees changes in a kernel's own file only: so that file says the options, and kernels use no
-    other file's.
+    Without signatures, other kernels use the function; inline="always" then saves 0.1 us of passing
+    arrays. The cache sees changes in a kernel's own file only, so each file states its options, and
+    kernels use no other file's functions or constants.
     """
 
-    def kernel(*signatures: Any, **more: Any) -> Callable[[Callable[..., Any]], Any]:
-        def compiled(function: Callable[..., Any]) -> Any:
-            if not signatures:
-                return numba.njit(**options, **more)(function)
-            start = time.monotonic()
-            try:
-                with _one_process_at_a_time(), _own_cache():
-                    start = time.monotonic()
-                    result = numba.njit(list(signatures), cache=True, **options)(function)
-                if not result.stats.cache_misses:
-                    return result
-            except Exception:  # no folder can be written to, a full disk, a damaged cache
-                result = numba.njit(list(signatures), **options)(function)
-            _spend(time.monotonic() - start)
-            return result
+    def compiled(function: Callable[..., Any]) -> Any:
+        if not signatures:
+            return numba.njit(**options)(function)
+        start = time.monotonic()
+        try:
+            with _one_process_at_a_time(), _own_cache():
+                start = time.monotonic()
+                result = numba.njit(list(signatures), cache=True, **options)(function)
+            if not result.stats.cache_misses:
+                return result
+        except Exception:  # no writable folder, a full disk, a damaged cache
+            result = numba.njit(list(signatures), **options)(function)
+        _spend(time.monotonic() - start)
+        return result
 
-        return compiled
-
-    return kernel
+    return compiled
 
 
 @contextmanager
 def _one_process_at_a_time() -> Iterator[None]:
-    """Who waits here while another process compiles finds the result in the cache."""
+    """Wait while another process compiles, to find its result in the cache."""
     with ExitStack() as stack:
         with suppress(OSError):  # not every file system has locks, or can be written to
             CACHE.mkdir(parents=True, exist_ok=True)
@@ -93,7 +87,7 @@ def _one_process_at_a_time() -> Iterator[None]:
 
 @contextmanager
 def _own_cache() -> Iterator[None]:
-    """Other people's functions, as those of an environment, are cached as they are used to."""
+    """Use our cache folder for our functions only, not for those of an environment."""
     before, NUMBA.CACHE_LOCATOR_CLASSES = NUMBA.CACHE_LOCATOR_CLASSES, LOCATORS
     try:
         yield
@@ -110,7 +104,7 @@ def _locked(file: BinaryIO) -> bool:
 
 
 def _spend(seconds: float) -> None:
-    """Tells the user, once, when compiling is what the time goes to."""
+    """Add to the seconds spent on compiling; notify the user once if they are many."""
     global _seconds
     before, _seconds = _seconds, _seconds + seconds
     if before < SLOW <= _seconds and notify:

@@ -1,18 +1,18 @@
 """Convolutions: 3x3, stride 2, padding 1, to 32 channels. Arrays are (size,) float32, C-ordered.
 
-An image is (height, width, channels), with a frame of zeros around it; its activation is a step of
-its own, over the whole image.
+An image is (height, width, channels), with a frame of zeros around it. Its activation is a separate
+step over the whole image.
 """
 
-from __future__ import annotations
+from functools import partial
 
 import numpy as np
 from numba import float32, float64, int64, void
 
-from es.kernels.compiling import compiler
+from es.kernels.compiling import compile_for
 
 # "contract" rounds a product and the sum it goes into once, and reorders nothing.
-kernel = compiler(fastmath={"contract"}, error_model="numpy", nogil=True)
+kernel = partial(compile_for, fastmath={"contract"}, error_model="numpy", nogil=True)
 
 UNROLL = 8  # inputs taken in one pass over the image
 CHANNELS = 32  # of every convolution's output
@@ -22,7 +22,7 @@ _floats, _doubles = float32[::1], float64[::1]
 
 @kernel(void(_floats, _floats, int64, _floats))
 def pack_convolution(weight, bias, inputs, packed):
-    """Packs weight: (32 * inputs * 3 * 3,), as torch holds it, and bias: (32,)."""
+    """Pack weight: (32 * inputs * 3 * 3,), in torch's order, and bias: (32,)."""
     for output in range(CHANNELS):
         packed[output] = bias[output]
         for i in range(inputs):
@@ -33,11 +33,10 @@ def pack_convolution(weight, bias, inputs, packed):
 
 @kernel(void(_floats, _floats, int64, _floats, _floats))
 def convolve_image(packed, image, size, framed, y):
-    """A 3x3 convolution, stride 2, padding 1, of one channel: image (size, size).
+    """Convolve an image of one channel: (size, size).
 
     framed: (size + 2, size + 2), zeros around room for the image. y: (half + 2, half + 2, 32),
-    where half = ceil(size / 2), zeros around the result. Raises ValueError for an image of another
-    size.
+    where half = ceil(size / 2), zeros around the result. Raise ValueError for another size.
     """
     if image.size != size * size:
         raise ValueError("the image is not of the size that the network takes")
@@ -70,10 +69,9 @@ def convolve_image(packed, image, size, framed, y):
 
 @kernel(void(_floats, _floats, int64, _floats))
 def convolve(packed, x, size, y):
-    """A 3x3 convolution, stride 2, padding 1, of 32 channels.
+    """Convolve x: (size + 2, size + 2, 32) into y: (half + 2, half + 2, 32).
 
-    x: (size + 2, size + 2, 32) and y: (half + 2, half + 2, 32), where half = ceil(size / 2), both
-    with zeros around them.
+    half = ceil(size / 2); both have zeros around them.
     """
     half = (size + 1) // 2
     for row in range(1, half + 1):
@@ -107,9 +105,9 @@ def convolve(packed, x, size, y):
 
 @kernel(void(_floats, int64, _doubles))
 def add_moments(x, size, sums):
-    """Adds to sums: (2 * 32,) those of each channel of x: (size + 2, size + 2, 32), and of squares.
+    """Add the sums and sums of squares of x's channels to sums: (2 * 32,), without x's frame.
 
-    The frame is left out.
+    x: (size + 2, size + 2, 32).
     """
     for row in range(1, size + 1):
         for column in range(1, size + 1):
@@ -122,9 +120,9 @@ def add_moments(x, size, sums):
 
 @kernel(void(_floats, _doubles, float64, _floats, _floats))
 def normalize(packed, moments, added, scale, shift):
-    """Folds batch normalisation into a packed convolution that has no bias.
+    """Fold batch normalisation into a packed convolution without a bias.
 
-    moments: (2 * 32,), means and variances of the channels of its result. added: to variances.
+    moments: (2 * 32,), means and variances of its result's channels. added: to the variances.
     scale, shift: (32,).
     """
     for j in range(CHANNELS):
@@ -136,7 +134,7 @@ def normalize(packed, moments, added, scale, shift):
 
 @kernel(void(_floats, int64, _floats))
 def channels_first(x, size, y):
-    """From x: (size + 2, size + 2, 32), without its frame, to y: (32, size, size)."""
+    """Copy x: (size + 2, size + 2, 32), without its frame, to y: (32, size, size)."""
     for row in range(size):
         for column in range(size):
             at = ((row + 1) * (size + 2) + column + 1) * CHANNELS

@@ -1,14 +1,14 @@
-"""Images: looking up and shrinking screens, and standardising."""
+"""Images: look up and shrink screens, and standardise."""
 
-from __future__ import annotations
+from functools import partial
 
 import numpy as np
 from numba import boolean, float32, float64, int64, uint8, void
 
-from es.kernels.compiling import compiler
+from es.kernels.compiling import compile_for
 
 # "contract" rounds a product and the sum it goes into once, and reorders nothing.
-kernel = compiler(fastmath={"contract"}, error_model="numpy", nogil=True)
+kernel = partial(compile_for, fastmath={"contract"}, error_model="numpy", nogil=True)
 
 _floats, _doubles, _integers, _bytes = float32[::1], float64[::1], int64[::1], uint8[:, ::1]
 
@@ -23,13 +23,13 @@ def _same(a, b):
 
 @kernel(boolean(_bytes, _bytes, _floats, _integers, _floats, _floats, _floats))
 def shrink(screen, seen, table, first, taps, rows, image):
-    """Looks a square of bytes up in a table, and resamples its rows and columns alike.
+    """Look up a square of bytes in a table, and resample its rows and columns alike.
 
     screen: (height, height); image: (size * size,). Along a side, pixel i of the image is the sum
-    of 4 pixels from first[i] on, times taps[4 * i] and following. table: (256,); the result is
-    whether no sum of a row is negative, as one is where the table has a large negative number for
-    a byte that is unknown. Rows that are as they were in `seen` are not looked up again: rows:
-    (height * size,) holds them shrunk. `seen` becomes the screen.
+    of 4 pixels from first[i] on, times taps[4 * i] and following. table: (256,), with a large
+    negative number for each unknown byte: return False if a row's sum is negative. Rows that are
+    the same as in `seen` are not looked up again: rows: (height * size,) holds them shrunk. `seen`
+    becomes the screen.
     """
     height, size, known = screen.shape[0], first.size, True
     for row in range(height):
@@ -60,10 +60,10 @@ def shrink(screen, seen, table, first, taps, rows, image):
 
 @kernel(void(_floats, _doubles, float64, _doubles, _floats))
 def standardize(image, averages, alpha, sums, out):
-    """Fills out with (image - mean) / (std + 1e-8), by running averages of the images' figures.
+    """Fill out with (image - mean) / (std + 1e-8), by running averages of the images' figures.
 
-    averages: (3,), of the mean and of the std, and alpha to the power of the images so far, with
-    which both are corrected for their start at 0. sums: (lanes,), scratch; lanes divides the size.
+    averages: (3,), of the mean and of the std, and alpha to the power of the number of images,
+    which corrects both for their start at 0. sums: (lanes,), scratch; lanes divides the size.
     """
     lanes, size = sums.size, image.size
     mean = 0.0

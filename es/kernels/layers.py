@@ -1,19 +1,18 @@
 """Layers: dense, LSTM cell, activations; choosing actions. Arrays are (size,) float32.
 
-A dense layer's weights are packed so that its loops read memory in sequence: its outputs in panels
-of 32, and for each panel a row of biases and then a row for each input, padded with zeros to a
-multiple of 8 inputs.
+A dense layer's weights are packed so that its loops read memory in sequence: panels of 32 outputs,
+each with a row of biases and then a row for each input; zeros pad the inputs to a multiple of 8.
 """
 
-from __future__ import annotations
+from functools import partial
 
 import numpy as np
 from numba import float32, float64, int64, void
 
-from es.kernels.compiling import compiler
+from es.kernels.compiling import compile_for
 
 # "contract" rounds a product and the sum it goes into once, and reorders nothing.
-kernel = compiler(fastmath={"contract"}, error_model="numpy", nogil=True)
+kernel = partial(compile_for, fastmath={"contract"}, error_model="numpy", nogil=True)
 
 PANEL = 32  # outputs side by side: enough independent sums to hide the latency of each
 UNROLL = 8  # inputs taken in one pass over a panel
@@ -32,7 +31,7 @@ _SELU_NEGATIVE = np.float32(1.0507009873554805 * 1.6732632423543772)
 
 @kernel()
 def _exp_parts(x):
-    """The s and q of e^x = s * (1 + q): a power of two, and Cephes' polynomial."""
+    """Return s and q of e^x = s * (1 + q): a power of two, and Cephes' polynomial."""
     x = max(min(x, _EXP_MAX), _EXP_MIN)
     n = np.floor(x * _LOG2E + _HALF)
     r = x - n * _LN2_HIGH
@@ -49,7 +48,7 @@ def _exp_parts(x):
 
 @kernel()
 def _expm1(x):
-    """e^x - 1, to a few units in the last place near 0 too."""
+    """Return e^x - 1, to a few units in the last place near 0 too."""
     s, q = _exp_parts(x)
     return s * q + (s - _ONE)
 
@@ -68,7 +67,7 @@ def _tanh(x):
 
 @kernel(void(_floats))
 def selu(values):
-    """SELU in place; zeros stay zeros, such as the frame around an image."""
+    """Apply SELU in place; zeros stay zeros, such as the frame around an image."""
     for i in range(values.size):
         x = values[i]
         negative = _SELU_NEGATIVE * _expm1(min(x, _ZERO))
@@ -89,7 +88,7 @@ def _activate(values, activation):
 
 @kernel(void(_floats, _floats, int64, int64, _floats))
 def dense(packed, x, inputs, outputs, y):
-    """Fills y: (whole_panels(outputs),) with weight @ x + bias. x: (padded(inputs),)."""
+    """Fill y: (whole_panels(outputs),) with weight @ x + bias. x: (padded(inputs),)."""
     rows = 1 + (inputs + UNROLL - 1) // UNROLL * UNROLL
     for panel in range((outputs + PANEL - 1) // PANEL):
         sums = y[panel * PANEL : (panel + 1) * PANEL]
@@ -101,7 +100,7 @@ def dense(packed, x, inputs, outputs, y):
             x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
             x4, x5, x6, x7 = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
             for j in range(PANEL):
-                # In two halves, so that the next pass waits for one addition alone.
+                # In two halves, so that the next pass waits for one addition only.
                 left = x0 * w[j]
                 left += x1 * w[PANEL + j]
                 left += x2 * w[2 * PANEL + j]
@@ -143,12 +142,12 @@ _MLP = (_floats, _integers, _floats)
 
 @kernel(*[int64(*_MLP, kind[::1]) for kind in (float32, float64)])
 def mlp(packed, plan, scratch, observation):
-    """Dense layers one after the other, activated in between; the index of the largest output.
+    """Run dense layers with activations in between; return the index of the largest output.
 
     packed: the layers' packed weights end to end. plan: an index of ACTIVATIONS, and the widths of
     the observation and of each layer's outputs. scratch: room for the observation and for each
-    layer's outputs, every one of them rounded up to whole panels; the outputs stay in it, last.
-    Raises ValueError where the observation is of another size.
+    layer's outputs, each rounded up to whole panels; it ends with the outputs. Raise ValueError if
+    the observation has another size.
     """
     if observation.size != plan[1]:
         raise ValueError("the observation is not of the size that the network takes")
@@ -159,10 +158,10 @@ def mlp(packed, plan, scratch, observation):
 
 @kernel(*[int64(*_MLP, _doubles, kind[::1]) for kind in (float32, float64)])
 def normalized_mlp(packed, plan, scratch, statistics, observation):
-    """As `mlp`, of the observation normalised by a mean and a factor for each number, and clipped.
+    """Do as `mlp` with the observation normalised by means and factors, and clipped.
 
-    statistics: (4 * inputs,), the means and the factors, and then what this adds to: the sums of
-    the deviations from the means, and of their squares.
+    statistics: (4 * inputs,), the means, the factors, and two sums to which this adds: of the
+    deviations from the means, and of their squares.
     """
     inputs = plan[1]
     if observation.size != inputs:
@@ -179,7 +178,7 @@ def normalized_mlp(packed, plan, scratch, statistics, observation):
 
 @kernel(void(_floats, _floats, _floats, _floats))
 def squash(outputs, low, high, actions):
-    """Fills actions with tanh(outputs), scaled from [-1, 1] to [low, high]."""
+    """Fill actions with tanh(outputs), scaled from [-1, 1] to [low, high]."""
     for i in range(actions.size):
         share = (_tanh(outputs[i]) + _ONE) * _HALF
         # Within the bounds in spite of rounding.
@@ -188,7 +187,7 @@ def squash(outputs, low, high, actions):
 
 @kernel(void(_floats, _integers, _integers))
 def choose(outputs, counts, choices):
-    """Fills choices with the index of the largest output in each group. counts: their sizes."""
+    """Fill choices with the index of the largest output in each group. counts: their sizes."""
     start = 0
     for i in range(counts.size):
         choices[i] = _largest(outputs, start, start + counts[i])
@@ -197,11 +196,11 @@ def choose(outputs, counts, choices):
 
 @kernel(void(_floats, _floats, int64, _floats, _floats))
 def lstm_cell(packed, x, units, cell, gates):
-    """One step of an LSTM cell. x: (inputs + units,), the input and then the hidden state.
+    """Make one step of an LSTM cell. x: (inputs + units,), the input and then the hidden state.
 
-    packed: a dense layer from x to the input, forget, cell and output gates: room for
-    whole_panels(4 * units). The new hidden state takes the place of the old one at the end of x,
-    whose size is a multiple of UNROLL; cell: (units,) is updated.
+    packed: a dense layer from x to the input, forget, cell and output gates: whole_panels(4 *
+    units). The new hidden state replaces the old one at the end of x, whose size is a multiple of
+    UNROLL; cell: (units,) is updated.
     """
     dense(packed, x, x.size, 4 * units, gates)
     hidden = x[x.size - units :]
@@ -213,6 +212,6 @@ def lstm_cell(packed, x, units, cell, gates):
 
 @kernel(int64(_floats, _floats, int64, int64, _floats))
 def dense_argmax(packed, x, inputs, outputs, y):
-    """As `dense`; the index of the largest output."""
+    """Do as `dense`; return the index of the largest output."""
     dense(packed, x, inputs, outputs, y)
     return _largest(y, 0, outputs)

@@ -1,17 +1,17 @@
-"""Memory as the kernels of `layers` want it: aligned, and weights in the order they are read in."""
+"""Aligned memory, and weights in the order in which the kernels of `layers` read them."""
 
-from __future__ import annotations
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 from numba import float32, int64, void
 
 from es.kernels import layers
-from es.kernels.compiling import compiler
+from es.kernels.compiling import compile_for
 
-kernel = compiler(nogil=True)
+kernel = partial(compile_for, nogil=True)
 
-# As in `layers`. The cache sees changes in a kernel's own file only, so that each says them.
+# As in `layers`: the cache sees changes in a kernel's own file only, so each file states them.
 PANEL, UNROLL = 32, 8
 assert (PANEL, UNROLL) == (layers.PANEL, layers.UNROLL)
 
@@ -19,24 +19,24 @@ _floats = float32[::1]
 
 
 def aligned(size: int) -> npt.NDArray[np.float32]:
-    """Zeros, (size,) float32, at the start of a cache line: vector loads do not straddle two."""
+    """Return zeros: (size,) float32, from the start of a cache line, so that no load needs two."""
     room = np.zeros(size + 15, np.float32)
     start = -room.ctypes.data // 4 % 16
     return room[start : start + size]
 
 
 def padded(inputs: int) -> int:
-    """`inputs` rounded up to a multiple of UNROLL, the length of a dense layer's input array."""
+    """Return the length of a dense layer's input array: `inputs` rounded up to whole UNROLLs."""
     return -(-inputs // UNROLL) * UNROLL
 
 
 def whole_panels(outputs: int) -> int:
-    """`outputs` rounded up to a multiple of PANEL, the length of a dense layer's output array."""
+    """Return the length of a dense layer's output array: `outputs` rounded up to whole PANELs."""
     return -(-outputs // PANEL) * PANEL
 
 
 def packed_size(inputs: int, outputs: int) -> int:
-    """The size of a packed dense layer."""
+    """Return the size of a packed dense layer."""
     return whole_panels(outputs) * (1 + padded(inputs))
 
 
@@ -50,7 +50,7 @@ def _pack_rows(weight, inputs, outputs, packed, first, rows):
 
 @kernel(void(_floats, _floats, int64, int64, _floats))
 def pack_dense(weight, bias, inputs, outputs, packed):
-    """Packs weight: (outputs * inputs,), as torch holds it, and bias: (outputs,)."""
+    """Pack weight: (outputs * inputs,), in torch's order, and bias: (outputs,)."""
     rows = 1 + (inputs + UNROLL - 1) // UNROLL * UNROLL
     _pack_rows(bias, 1, outputs, packed, 0, rows)
     _pack_rows(weight, inputs, outputs, packed, 1, rows)
@@ -58,10 +58,10 @@ def pack_dense(weight, bias, inputs, outputs, packed):
 
 @kernel(void(_floats, _floats, _floats, _floats, int64, int64, _floats))
 def pack_lstm(weight_ih, weight_hh, bias_ih, bias_hh, inputs, units, packed):
-    """Packs an LSTM cell's parameters, as torch holds them, as one dense layer to its gates.
+    """Pack an LSTM cell's parameters, in torch's order, as one dense layer to its gates.
 
     The layer's inputs are those of the cell and then the hidden state; inputs + units is a multiple
-    of UNROLL. The biases add up.
+    of UNROLL. The biases are added.
     """
     rows = 1 + inputs + units
     for gate in range(4 * units):

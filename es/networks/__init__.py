@@ -1,6 +1,4 @@
-"""The compiled actors that play the networks of `es.model`, and what decodes their actions."""
-
-from __future__ import annotations
+"""The compiled actors that play the networks of `es.model`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,9 +11,9 @@ from es.noise import FloatArray
 def make_actor(
     network: Mapping[str, Any], vbn_batch: FloatArray | None = None
 ) -> MLPActor | ConvLSTMActor:
-    """Return what plays the described network with the parameters that it is bound to.
+    """Make the actor of the described network.
 
-    vbn_batch: (N, 1, 42, 42) float32, where virtual batch normalisation is used.
+    vbn_batch: (N, 1, 42, 42) float32, for virtual batch normalisation.
     """
     if network["kind"] == "mlp":
         return MLPActor(network)

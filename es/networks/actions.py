@@ -1,11 +1,10 @@
-"""From a network's outputs to actions.
+"""Actions out of a network's outputs.
 
-Action spaces are described by plain dicts with a "kind": `envs.spaces` makes them.
+Plain dicts with a "kind", which `es.environments.spaces` makes, describe action spaces.
 """
 
-from __future__ import annotations
-
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -19,7 +18,7 @@ NoiseSeeds = tuple[int, int] | None
 
 
 def count_outputs(actions: Mapping[str, Any]) -> int:
-    """How many outputs a network needs to choose such actions."""
+    """Return how many outputs a network needs to choose the described actions."""
     if actions["kind"] == "discrete":
         return actions["n"]
     if actions["kind"] == "multi-discrete":
@@ -27,95 +26,63 @@ def count_outputs(actions: Mapping[str, Any]) -> int:
     return math.prod(actions["shape"]) * (actions.get("bins") or 1)
 
 
-class Decoder:
-    """Makes the action out of the outputs; called with the index of the largest one.
+def make_decoder(actions: Mapping[str, Any], outputs: FloatArray) -> Callable[[int], Any]:
+    """Return a function that makes the described action, given the index of the largest output.
 
-    outputs: (outputs,), where the network leaves them in each step.
+    outputs: (outputs,), which the network overwrites in each step.
+    """
+    if actions["kind"] == "discrete":
+        return partial(operator.add, actions["start"])
+    if actions["kind"] == "box":
+        return Box(actions, outputs)
+    shape = actions["shape"]
+    if actions["kind"] == "multi-binary":
+        return lambda _: (outputs > 0).reshape(shape).astype(np.int8)
+    counts, start = (np.array(actions[name], np.int64) for name in ("counts", "start"))
+    choices = np.empty_like(counts)
+
+    def multi_discrete(_: int) -> np.ndarray:
+        choose(outputs, counts, choices)
+        return (choices + start).reshape(shape).astype(actions["dtype"])
+
+    return multi_discrete
+
+
+class Box:
+    """Make actions within bounds: tanh of the outputs, or one of `bins` values per dimension.
+
+    An episode's noise is added to that, and the sum clipped to the bounds.
     """
 
     def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
-        self.outputs = outputs
-
-    def reset(self, noise_seeds: NoiseSeeds) -> None:
-        """Starts an episode; the actions of some spaces may be noisy in it."""
-
-    def __call__(self, largest: int) -> Any:
-        """The action."""
-        raise NotImplementedError
-
-
-class Discrete(Decoder):
-    """The largest output, counted from where the space does."""
-
-    def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
-        super().__init__(actions, outputs)
-        self._start = actions["start"]
-
-    def __call__(self, largest: int) -> int:
-        """The action."""
-        return self._start + largest
-
-
-class MultiDiscrete(Decoder):
-    """The largest output of each group."""
-
-    def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
-        super().__init__(actions, outputs)
-        self._counts = np.array(actions["counts"], np.int64)
-        self._start = np.array(actions["start"], np.int64)
-        self._shape, self._dtype = actions["shape"], actions["dtype"]
-        self._choices = np.empty_like(self._counts)
-
-    def __call__(self, largest: int) -> np.ndarray:
-        """The action: (*shape)."""
-        choose(self.outputs, self._counts, self._choices)
-        return (self._choices + self._start).reshape(self._shape).astype(self._dtype)
-
-
-class MultiBinary(Decoder):
-    """1 where an output is above 0."""
-
-    def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
-        super().__init__(actions, outputs)
-        self._shape = actions["shape"]
-
-    def __call__(self, largest: int) -> np.ndarray:
-        """The action: (*shape)."""
-        return (self.outputs > 0).reshape(self._shape).astype(np.int8)
-
-
-class Box(Decoder):
-    """Within bounds: tanh of the outputs or, in bins, one of so many values per dimension.
-
-    Noise, where an episode has any, is added to that, and the sum clipped to the bounds.
-    """
-
-    def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
-        super().__init__(actions, outputs)
-        self._low = _within(actions["low"], np.inf)
-        self._high = _within(actions["high"], -np.inf)
-        self._std, self._noise = np.float32(actions["noise"]), None
+        self._low = _rounded_inwards(actions["low"], np.inf)
+        self._high = _rounded_inwards(actions["high"], -np.inf)
+        self._std = np.float32(actions["noise"])
+        self._noise: np.random.Generator | None = None
         self._action = action = np.empty_like(self._low)
         self._fill: Callable[[], object] = partial(squash, outputs, self._low, self._high, action)
         shaped, dtype = action.reshape(actions["shape"]), np.dtype(actions["dtype"])
-        as_it_is = dtype == action.dtype
         self._result: Callable[[], np.ndarray] = (
-            shaped.copy if as_it_is else partial(shaped.astype, dtype)
+            shaped.copy if dtype == action.dtype else partial(shaped.astype, dtype)
         )
         if bins := actions["bins"]:
-            self._values = np.linspace(self._low, self._high, bins, dtype=np.float32)
-            self._counts = np.full(self._low.size, bins)
-            self._choices = np.empty_like(self._counts)
-            self._dimensions = np.arange(self._low.size)
-            self._fill = self._choose
+            values = np.linspace(self._low, self._high, bins, dtype=np.float32)
+            counts, dimensions = np.full(action.size, bins), np.arange(action.size)
+            choices = np.empty_like(counts)
+
+            def choose_values() -> None:
+                choose(outputs, counts, choices)
+                action[:] = values[choices, dimensions]
+
+            self._fill = choose_values
 
     def reset(self, noise_seeds: NoiseSeeds) -> None:
-        """Starts an episode, with noise of its own."""
+        """Start an episode with its own noise."""
         noisy = self._std > 0 and noise_seeds is not None
         self._noise = action_noise(noise_seeds) if noisy else None  # type: ignore
 
     def __call__(self, largest: int) -> np.ndarray:
-        """The action: (*shape), an array of its own."""
+        """Return a new array: (*shape)."""
         self._fill()
         if self._noise is not None:
             action = self._action
@@ -123,23 +90,9 @@ class Box(Decoder):
             np.clip(action, self._low, self._high, out=action)
         return self._result()
 
-    def _choose(self) -> None:
-        choose(self.outputs, self._counts, self._choices)
-        self._action[:] = self._values[self._choices, self._dimensions]
 
-
-def _within(bounds: Sequence[float], inwards: float) -> FloatArray:
-    """The bounds as float32, rounded inwards: those of a space may be doubles."""
+def _rounded_inwards(bounds: Sequence[float], inwards: float) -> FloatArray:
+    """Return bounds, which may be doubles, as float32 within them."""
     rounded = np.array(bounds, np.float32)
     outside = rounded < bounds if inwards > 0 else rounded > bounds
     return np.where(outside, np.nextafter(rounded, np.float32(inwards)), rounded)
-
-
-DECODERS: dict[str, type[Decoder]] = {
-    "discrete": Discrete, "multi-discrete": MultiDiscrete, "multi-binary": MultiBinary, "box": Box
-}  # fmt: skip
-
-
-def make_decoder(actions: Mapping[str, Any], outputs: FloatArray) -> Decoder:
-    """What decodes the described actions."""
-    return DECODERS[actions["kind"]](actions, outputs)

@@ -1,7 +1,5 @@
 """The compiled actor that plays `es.model.MLP`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
@@ -11,12 +9,15 @@ import numpy as np
 
 from es.kernels.layers import ACTIVATIONS, mlp, normalized_mlp
 from es.kernels.packing import aligned, pack_dense, packed_size, whole_panels
-from es.networks.actions import NoiseSeeds, count_outputs, make_decoder
+from es.networks.actions import Box, NoiseSeeds, count_outputs, make_decoder
 from es.noise import DoubleArray, FloatArray
 
 
 class MLPActor:
-    """Plays the MLP, one observation at a time: the best action, without drawing lots."""
+    """Play the MLP, one observation at a time: the best action, without sampling.
+
+    outputs: (outputs,), of the last observation.
+    """
 
     def __init__(self, network: Mapping[str, Any]) -> None:
         inputs, outputs = network["inputs"], count_outputs(network["actions"])
@@ -27,7 +28,7 @@ class MLPActor:
         packed = aligned(sum(sizes))
         self._packed = np.split(packed, np.cumsum(sizes[:-1]))
         scratch = aligned(sum(whole_panels(width) for width in widths))
-        self._outputs = scratch[-whole_panels(outputs) :][:outputs]
+        self.outputs = scratch[-whole_panels(outputs) :][:outputs]
         arguments = packed, np.array([ACTIVATIONS.index(network["activation"]), *widths]), scratch
         self._statistics: DoubleArray | None = None
         self._forward: Callable[[np.ndarray], Any] = partial(mlp, *arguments)
@@ -36,14 +37,14 @@ class MLPActor:
             self._statistics[1] = 1
             self._forward = partial(normalized_mlp, *arguments, self._statistics.reshape(-1))
         self._input = np.empty(inputs)
-        self._decoder = make_decoder(network["actions"], self._outputs)
-        self._see: Callable[[np.ndarray], Any] = self._forward
-        # Most often the index of the largest output is the action: a call less.
-        self._is_action = network["actions"] | {"n": 0} == {"kind": "discrete", "n": 0, "start": 0}
-        self._choose = self._see if self._is_action else self._see_and_decode
+        actions = network["actions"]
+        self._decode = make_decoder(actions, self.outputs)
+        # Most often the index of the largest output is the action, which saves a call.
+        is_action = actions["kind"] == "discrete" and actions["start"] == 0
+        self._choose = self._forward if is_action else self._forward_and_decode
 
     def bind(self, theta: FloatArray, statistics: DoubleArray | None = None) -> None:
-        """Takes over theta: (P,) float32, and statistics: (2, inputs) for the observations."""
+        """Use theta: (P,) float32, and statistics: (2, inputs) for the observations."""
         assert theta.size == self._size
         start = 0
         for (inputs, outputs), packed in zip(self._layers, self._packed, strict=True):
@@ -54,31 +55,27 @@ class MLPActor:
             self._statistics[:2] = statistics
 
     def reset(self, noise_seeds: NoiseSeeds = None) -> None:
-        """Starts an episode; noise_seeds: for noise on its actions."""
-        self._decoder.reset(noise_seeds)
+        """Start an episode. noise_seeds: for noise on its actions."""
+        if isinstance(self._decode, Box):
+            self._decode.reset(noise_seeds)
         if self._statistics is not None:
             self._statistics[2:] = 0
 
     def act(self, observation: np.ndarray) -> Any:
-        """The best action for an observation: (inputs,)."""
+        """Return the best action for an observation: (inputs,)."""
         try:
             return self._choose(observation)
         except TypeError:  # neither float32 nor float64, not contiguous, read-only, no array ...
-            self._see = self._convert_and_see
-            self._choose = self._see if self._is_action else self._see_and_decode
+            self._choose = partial(self._convert_and, self._choose)
             return self._choose(observation)
 
     def observed(self) -> DoubleArray | None:
-        """Of the observations since the reset: sums of deviations and of their squares."""
+        """Return sums of the deviations since the reset and of their squares: (2, inputs)."""
         return None if self._statistics is None else self._statistics[2:].copy()
 
-    def outputs(self) -> FloatArray:
-        """The network's outputs for the last observation: (outputs,)."""
-        return self._outputs.copy()
+    def _forward_and_decode(self, observation: np.ndarray) -> Any:
+        return self._decode(self._forward(observation))
 
-    def _see_and_decode(self, observation: np.ndarray) -> Any:
-        return self._decoder(self._see(observation))
-
-    def _convert_and_see(self, observation: np.ndarray) -> int:
+    def _convert_and(self, choose: Callable[[np.ndarray], Any], observation: np.ndarray) -> Any:
         np.copyto(self._input, observation, casting="unsafe")
-        return self._forward(self._input)
+        return choose(self._input)

@@ -139,7 +139,7 @@ for network, shape in (
     actor.reset()
     for observation in np.random.default_rng(0).normal(size=(20, *shape)).astype(np.float32):
         digest.update(np.asarray(actor.act(observation)).tobytes())
-        digest.update(actor.outputs().tobytes())
+        digest.update(actor.outputs.tobytes())
     digest.update(b"" if actor.observed() is None else actor.observed().tobytes())
 print(digest.hexdigest())
 """

@@ -45,7 +45,7 @@ def test_a_linear_policy_is_one_matrix():
     actor = make_actor(network)
     actor.bind(theta)
     actor.act(np.array([1, 0, -1], np.float32))
-    assert actor.outputs().tolist() == [-1.5, -2.5]
+    assert actor.outputs.tolist() == [-1.5, -2.5]
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
@@ -64,7 +64,7 @@ def test_observations_are_normalised_clipped_and_summed(kind):
             actor.act(observation)
             normalized = (observation - statistics[0]) * statistics[1]
             plain.act(np.clip(normalized, -5, 5).astype(np.float32))
-            np.testing.assert_allclose(actor.outputs(), plain.outputs(), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(actor.outputs, plain.outputs, rtol=1e-5, atol=1e-6)
         deviations = seen.astype(np.float64) - statistics[0]
         observed = actor.observed()
         assert observed is not None
@@ -89,4 +89,4 @@ def test_the_mlp_takes_observations_of_any_type(convert):
         each.bind(initial_theta(MLP_NETWORK, 0))
         each.reset()
     assert actor.act(convert(observation)) == expected.act(observation)
-    assert np.array_equal(actor.outputs(), expected.outputs())
+    assert np.array_equal(actor.outputs, expected.outputs)

@@ -53,7 +53,7 @@ def test_virtual_batch_normalisation_against_its_formula():
             expected = module.actor_linear(hidden)[0]
             torch.testing.assert_close(logits, expected, rtol=1e-3, atol=1e-4)
             actor.act(image)
-            np.testing.assert_allclose(actor.outputs(), expected.numpy(), rtol=2e-3, atol=2e-4)
+            np.testing.assert_allclose(actor.outputs, expected.numpy(), rtol=2e-3, atol=2e-4)
         theta *= np.float32(1.5)  # statistics are those of the parameters that are bound
         module.load_state_dict(unflatten(network, theta))
         module.refer_to(torch.from_numpy(reference))
