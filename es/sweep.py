@@ -81,13 +81,13 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
     plays, too. Raises RunError if the training fails, and SystemExit if it is interrupted.
     """
     from es import main as trainer
+    from es.algorithm.population import mean_and_std
     from es.policy import describe
     from es.rollouts.in_process import InProcessPool
-    from es.rollouts.rollout import Snapshot
+    from es.rollouts.rollout import Snapshot, evaluation_tasks
     from es.runs.checkpoint import Checkpoint, load
     from es.runs.directory import LATEST
     from es.runs.restored import restored_normalizer, settings_of
-    from es.runs.scoring import Evaluator
     from es.sweeps.trial import TRIAL_SETTINGS
 
     settings = ["--config", str(directory / TRIAL_SETTINGS), "--run-dir", str(directory)]
@@ -100,9 +100,12 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
     setup, theta = describe(config, checkpoint)
     normalizer = restored_normalizer(config, setup.normalized_inputs, checkpoint)
     snapshot = Snapshot(theta, config.sigma, normalizer.statistics() if normalizer else None)
+    tasks = evaluation_tasks(
+        config.seed or 0, counters.update, config.eval_episodes, config.max_episode_length
+    )
     with contextlib.closing(InProcessPool(setup.recipe)) as pool:
-        evaluator = Evaluator(config, lambda tasks, _: pool.evaluate(snapshot, tasks), print)
-        _, mean, std = evaluator.evaluate(counters.update)
+        results = pool.evaluate(snapshot, tasks)
+    mean, std = mean_and_std([result.episode_return for result in results])
     return {"value": mean, "std": std, "frames": counters.frames}
 
 
