@@ -1,7 +1,5 @@
 """Evolution Strategies: train control policies, and use them from programs of your own."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

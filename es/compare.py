@@ -1,7 +1,5 @@
 """Compare several runs on one picture and in one table: python compare.py --help."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

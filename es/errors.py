@@ -1,7 +1,5 @@
 """The errors that end a run with one line instead of a traceback."""
 
-from __future__ import annotations
-
 LONGEST = 1000  # characters of a message
 
 

@@ -1,7 +1,5 @@
 """Turn Ctrl-C, SIGTERM and a closed terminal into an exception where the program allows it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

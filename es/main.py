@@ -1,7 +1,5 @@
 """The command line: python main.py --help."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import replace

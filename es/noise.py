@@ -4,8 +4,6 @@ Every generator of a run is made from (run seed, update, stream, index), so that
 neither on the number of workers nor on earlier draws.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

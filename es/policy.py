@@ -1,7 +1,5 @@
 """Environment, network and parameters, made alike for training, testing and load_policy."""
 
-from __future__ import annotations
-
 import os
 from contextlib import closing
 from functools import partial

@@ -1,7 +1,5 @@
 """Code that all command lines share: errors in one line, and streams that may fail."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

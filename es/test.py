@@ -1,7 +1,5 @@
 """Play checkpoints and score them: in a window, as videos, or unseen."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

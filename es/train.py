@@ -1,7 +1,5 @@
 """The master loop: ask for perturbations, evaluate them, tell their returns, checkpoint, report."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

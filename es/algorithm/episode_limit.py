@@ -1,7 +1,5 @@
 """The step limit of the next update's training episodes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 MANY, GROWTH = 0.25, 1.5  # if more than this share reaches the cap, it grows by this factor

@@ -1,7 +1,5 @@
 """Running statistics of observations, merged from the sums in results."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """torch's optimisers on the flat parameter vector, and learning rate schedules."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """An update's results, grouped by perturbation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 All functions take returns (n,) and return (n,) float64; equal returns get equal utilities.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

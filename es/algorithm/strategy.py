@@ -1,7 +1,5 @@
 """The Evolution Strategy: ask() for perturbations, tell() their returns."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple

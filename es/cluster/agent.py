@@ -1,7 +1,5 @@
 """The Ray actor on each node, with the pool of its worker processes."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 import time

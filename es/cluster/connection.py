@@ -1,7 +1,5 @@
 """Connecting to a Ray cluster, or starting a Ray on this machine."""
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

@@ -4,8 +4,6 @@ Each node has an agent with a `WorkerPool`, so that it needs few messages per up
 lost node are played on others, which changes no result: an episode depends on its task alone.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The messages between the master and the process that talks to Ray."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 

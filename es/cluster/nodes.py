@@ -1,7 +1,5 @@
 """The nodes of the cluster and their agents: which are ready, which are lost."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

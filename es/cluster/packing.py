@@ -1,7 +1,5 @@
 """Tasks and results as arrays, which are sent much faster than tuples."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple

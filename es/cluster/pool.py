@@ -4,8 +4,6 @@ Another process uses Ray. If it ends or loses the cluster, the master starts a n
 tasks without a result played again.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import multiprocessing

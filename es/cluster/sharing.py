@@ -1,7 +1,5 @@
 """How an update's tasks are divided among nodes."""
 
-from __future__ import annotations
-
 
 def share(waiting: int, workers: int, unfinished: int, idle: int, total: int) -> tuple[int, int]:
     """Return how many tasks a node gets, and how many are left when it asks for more.

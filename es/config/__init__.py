@@ -3,8 +3,6 @@
 Nothing heavy is imported in this package, so that `--help` answers at once.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Command lines: settings as flags for tyro, and its error messages in one line."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

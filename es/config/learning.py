@@ -1,7 +1,5 @@
 """Settings that decide what is computed; a resumed run keeps them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal

@@ -1,7 +1,5 @@
 """Declaration of a setting: its default, help text, check and group."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Settings that change nothing of what an update computes: ending, files, reports, playing."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal

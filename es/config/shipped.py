@@ -1,7 +1,5 @@
 """The tuned settings that come with the program: one TOML file for each environment."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

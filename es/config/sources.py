@@ -1,7 +1,5 @@
 """Sources of settings: the flags, over a TOML file, a restored checkpoint and the defaults."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import difflib

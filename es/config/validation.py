@@ -1,7 +1,5 @@
 """Checks of values and of combinations of settings."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What MuJoCo draws with, and how its camera follows a body."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

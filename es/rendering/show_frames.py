@@ -1,7 +1,5 @@
 """An environment that shows its pictures in a window or a video."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

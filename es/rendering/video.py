@@ -1,7 +1,5 @@
 """Videos of episodes, encoded by ffmpeg while they are played."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """A window that shows an environment's pictures at the environment's own speed."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

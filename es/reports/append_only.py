@@ -1,7 +1,5 @@
 """A file that only grows, and that a full disk neither tears nor leaves with gaps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from es.runs.directory import require_same

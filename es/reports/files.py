@@ -1,7 +1,5 @@
 """A run's figures by update, in progress.csv, TensorBoard and Weights & Biases."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Videos of a run's policy (--video-every), recorded one after the other beside the training."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tempfile

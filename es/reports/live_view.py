@@ -1,7 +1,5 @@
 """The live view of a run: its progress in a few lines that rich lays out and draws."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

@@ -3,8 +3,6 @@
 That process executes this file, which runs the module as `python -m` does.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import subprocess

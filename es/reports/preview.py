@@ -3,8 +3,6 @@
 Run as `python -m es.reports.preview VIDEO UPDATE`.
 """
 
-from __future__ import annotations
-
 import sys
 from contextlib import closing
 from pathlib import Path

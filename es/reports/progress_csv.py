@@ -1,7 +1,5 @@
 """Read progress.csv, of which only this module knows what to expect."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

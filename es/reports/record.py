@@ -1,7 +1,5 @@
 """The figures of one update: a row of progress.csv."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """A run's reports: on the console at once, on the disk in the background."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress

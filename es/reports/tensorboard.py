@@ -4,8 +4,6 @@ Records are written by TensorBoard's RecordWriter. Its EventFileWriter (and with
 would lose events and end its thread with a traceback when the disk is full.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import time

@@ -1,7 +1,5 @@
 """Output for the user: a live view on a terminal, a block of figures per update elsewhere."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

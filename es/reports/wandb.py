@@ -1,7 +1,5 @@
 """Reports to Weights & Biases, from a thread, so that a slow network does not delay the run."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue

@@ -1,7 +1,5 @@
 """The pool without worker processes."""
 
-from __future__ import annotations
-
 import contextlib
 import traceback
 from collections.abc import Sequence

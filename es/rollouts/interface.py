@@ -1,7 +1,5 @@
 """The interface of all pools."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol
 

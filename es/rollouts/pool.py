@@ -5,8 +5,6 @@ changes no result: an episode depends on its task alone. The parameters lie in s
 that only tasks and results are sent.
 """
 
-from __future__ import annotations
-
 import ctypes
 import selectors
 import time

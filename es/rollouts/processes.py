@@ -1,7 +1,5 @@
 """Starting processes: quickly, with one thread each, within the system's limits."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import resource

@@ -1,7 +1,5 @@
 """The queue of tasks, from which each free worker takes the next."""
 
-from __future__ import annotations
-
 import os
 import select
 import struct

@@ -1,7 +1,5 @@
 """Tasks and results, and the episode loop of training, evaluation and watching."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """A worker process: it builds an environment and an actor, then plays tasks."""
 
-from __future__ import annotations
-
 import gc
 import signal
 import time

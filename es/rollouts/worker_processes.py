@@ -1,7 +1,5 @@
 """The worker processes: start them, receive from them, replace lost ones."""
 
-from __future__ import annotations
-
 import contextlib
 import selectors
 import signal

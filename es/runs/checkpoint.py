@@ -3,8 +3,6 @@
 docs/checkpoint-format.md describes the file. Weights that pytorch-es wrote can be loaded too.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

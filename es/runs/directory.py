@@ -1,7 +1,5 @@
 """A run's directory: how it is chosen and locked, and how files in it are replaced."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import itertools

@@ -1,7 +1,5 @@
 """Plays a run's episodes: those of its perturbations, and evaluations of its policy."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """When a run ends, and how: the ending conditions, the last line and the exit status."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import closing

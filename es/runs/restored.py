@@ -1,7 +1,5 @@
 """What a restored checkpoint holds: its settings, its statistics, whether its scores compare."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A run's environment and network, as plain descriptions."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from es.noise import FloatArray

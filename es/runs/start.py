@@ -1,7 +1,5 @@
 """Start a run: a new one, one that is continued, or a branch of one."""
 
-from __future__ import annotations
-
 import dataclasses
 from contextlib import ExitStack
 from functools import partial

@@ -1,7 +1,5 @@
 """The versions of what results depend on to the last digit."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.metadata

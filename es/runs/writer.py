@@ -1,7 +1,5 @@
 """Write files in order in one background thread, and again if the system refuses one."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Mapping

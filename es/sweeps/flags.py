@@ -1,7 +1,5 @@
 """The flags of sweep.py: its own, and the trainer's, which hold for all trials."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import typing

@@ -1,7 +1,5 @@
 """What a sweep shows and leaves: a line per trial, trials.csv, best.toml, importance.png."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The sweep's end of a trial that is running: its process, and how far it has come."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """The space that a sweep searches: Optuna's distribution of each setting."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

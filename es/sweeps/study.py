@@ -1,7 +1,5 @@
 """The study: asks Optuna for parameters, plays trials at once, and tells what came of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A trial's process: it plays the trial, and leaves the output and the outcome in files."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """Label groups of runs by their task, and by the settings in which they differ from others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Load runs from their directories, and group those that differ in their seeds alone."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of a comparison, with a row per group: for the terminal, as CSV, as Markdown."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence
