@@ -1,7 +1,5 @@
 """Solves CartPole-v1 (target 475) with the default hyperparameters, for ten seeds."""
 
-from __future__ import annotations
-
 import csv
 import subprocess
 import sys

@@ -6,8 +6,6 @@ one is added. model: what updates would take on up to 1,440 workers, from costs 
 of the trainer follow.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv

@@ -1,7 +1,5 @@
 """What an update of a large population costs its master, and its episodes: measured here."""
 
-from __future__ import annotations
-
 import copy
 import multiprocessing
 import pickle

@@ -5,8 +5,6 @@ episodes whose seconds are drawn from measured ones, and a master that handles o
 time. What master, network and nodes do before and after the episodes is added.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 import statistics

@@ -1,7 +1,5 @@
 """Whole training runs inside this process, with a stopwatch on their parts."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import os

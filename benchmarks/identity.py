@@ -5,8 +5,6 @@ here, and compares the parameters. A row per task: the SHA-256 of the older vers
 and for each number of workers whether this version's are the same. Exit status 1 if any differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import shutil

@@ -5,8 +5,6 @@ and --max-frames hold. With --minutes, runs end after so long at the latest, and
 their own: tasks that take too long to be finished here. One program at a time writes the tables.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import re

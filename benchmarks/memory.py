@@ -4,8 +4,6 @@ Memory of the master, of its workers with the fork server (shared pages count in
 of the process that draws the learning curve.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import subprocess

@@ -4,8 +4,6 @@ Two measures over 60 CartPole updates, medians of paired runs: the time the loop
 calls that report and save, and the whole loop's time against one that reports and saves nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import statistics

@@ -7,8 +7,6 @@ AsyncEval, EvoTorch's PGPE on GymNE with Ray actors. The first population, with 
 start up, is not counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

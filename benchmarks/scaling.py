@@ -5,8 +5,6 @@ what is spent elsewhere than in waiting for episodes: asking, ranking, rebuildin
 handing over what is written. All runs of a case do the same work, to the bit.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from typing import NamedTuple

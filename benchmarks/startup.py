@@ -4,8 +4,6 @@ Counted from the start of the interpreter, imports included, from a folder that 
 project's. Memory is the sum of the workers' proportional set sizes (Linux), after a batch.
 """
 
-from __future__ import annotations
-
 import statistics
 import subprocess
 import sys

@@ -8,8 +8,6 @@ rollouts is the engine's: noise, parameters, the loop.
 Several processes do so side by side, each on a core of its own. Medians over the rounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

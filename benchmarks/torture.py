@@ -6,8 +6,6 @@ by the program. Each compares with what an undisturbed run leaves, and ends with
 differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import contextlib

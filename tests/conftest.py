@@ -1,7 +1,5 @@
 """What all tests share: one thread per library, settings of a quick run, and the program itself."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Environments and actors made for the tests; top-level, so that workers can import them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Environments with all kinds of spaces, registered by importing this module."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

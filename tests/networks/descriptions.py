@@ -1,7 +1,5 @@
 """Descriptions of networks and actions, as the tests need them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

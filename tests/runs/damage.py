@@ -1,7 +1,5 @@
 """Damaged and hostile checkpoints, made from a good one: the same for the same number."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
