@@ -9,6 +9,7 @@ import math
 import multiprocessing
 import pickle
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from es.cluster.connection import LOCAL
 from es.cluster.packing import pack_tasks, unpack_results
 from es.errors import ClusterError, UsageError
 from es.noise import FloatArray, Weights, weighted_sum
+from es.program import PROJECT
 from es.rollouts.interface import Progress, counted
 from es.rollouts.processes import cores, for_helpers
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task
@@ -134,6 +136,7 @@ class RayPool:
         process = context.Process(
             target=serve, args=(theirs, address, self._folder, *arguments), daemon=True
         )
+        sys.path.append(str(PROJECT))  # which the process takes over, to find this package
         try:
             with for_helpers():
                 process.start()
@@ -141,6 +144,7 @@ class RayPool:
         except OSError as error:
             raise UsageError(f"--ray {address}: cannot start a process ({error})") from error
         finally:
+            del sys.path[-1]
             theirs.close()
         try:
             assert isinstance(self._receive(CONNECT_SECONDS), messages.Connected)

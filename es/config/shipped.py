@@ -5,7 +5,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # Installed, they lie in the package; in a checkout, beside it.
-CONFIGS = next(f for f in (PACKAGE / "configs", PACKAGE.parent / "configs") if f.is_dir())
+INSTALLED = PACKAGE / "configs"
+CONFIGS = INSTALLED if INSTALLED.is_dir() else PACKAGE.parent / "configs"
 
 
 def find(name: str) -> str:
