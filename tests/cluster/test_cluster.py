@@ -18,7 +18,7 @@ from es.errors import RunError, TaskError
 from es.noise import weighted_sum
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.rollout import Snapshot
-from tests.conftest import NEEDS_RAY, has_rows, read, same_run, wait_until
+from tests.conftest import NEEDS_RAY, ROOT, has_rows, read, same_run, wait_until
 from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Picky, Raising, recipe
 
 pytestmark = NEEDS_RAY
@@ -51,6 +51,7 @@ def cluster(tmp_path_factory):
 @pytest.fixture
 def ray_pool(cluster):
     """Makes pools on the cluster, which do not outlive the test."""
+    Path("tests").symlink_to(ROOT / "tests")  # the folder is sent to the nodes, which need fakes
     opened: list[RayPool] = []
 
     def make(made_of=None, **more):
