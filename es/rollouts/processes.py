@@ -46,7 +46,8 @@ def start_forkserver(preload: Sequence[str]) -> None:
     """
     from multiprocessing import forkserver
 
-    forkserver.set_forkserver_preload(list(preload))
+    # Always this package: workers could not import it, as a checkout's folder is not searched.
+    forkserver.set_forkserver_preload(["es.rollouts.worker", *preload])
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # The fork server inherits the limit, and has open files for each worker.
     allow_open_files(OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES))
