@@ -8,8 +8,8 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it is handled: no traceback
 
 from es.main import main
-from es.program import search_last
+from es.program import hide_doors, leave
 
 if __name__ == "__main__":
-    search_last()
-    sys.exit(main(sys.argv[1:]))
+    hide_doors()
+    leave(main(sys.argv[1:]))

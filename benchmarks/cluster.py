@@ -26,7 +26,7 @@ from es.program import FOR_WORKERS
 from es.rollouts.interface import Pool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import PRELOAD, cores, limit_threads, start_forkserver
-from es.rollouts.rollout import Snapshot, training_tasks
+from es.rollouts.rollout import UNPERTURBED, Snapshot, training_tasks
 
 MAIN = Path(__file__).resolve().parent.parent / "main.py"
 CASES = {"PongDeterministic-v4": 40, "Acrobot-v1": 40, "CartPole-v1": 40, "Humanoid-v5": 240}
@@ -66,7 +66,7 @@ def overhead(rounds: int) -> None:
             times: dict[str, list[float]] = {kind: [] for kind in pools}
             for update in range(rounds + 1):  # the first warms up
                 strategy = Strategy(theta, n=n, sigma=0.05, lr=0.1, seed=update)
-                tasks = training_tasks(update, 0, strategy.ask(), 100_000)
+                tasks = training_tasks(update, 0, [*strategy.ask(), UNPERTURBED], 100_000)
                 outcomes = []
                 for kind, pool in pools.items():
                     start = time.perf_counter()

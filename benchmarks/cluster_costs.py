@@ -22,7 +22,7 @@ from es.model import unflatten
 from es.noise import draw
 from es.policy import describe
 from es.reports.record import describe_population
-from es.rollouts.rollout import Player, Result, Snapshot, Task, training_tasks
+from es.rollouts.rollout import UNPERTURBED, Player, Result, Snapshot, Task, training_tasks
 from es.runs.checkpoint import Checkpoint, load
 from es.runs.restored import restored_normalizer, settings_of
 
@@ -73,7 +73,7 @@ def measure(arguments: list[str], episodes: int) -> Costs:
     normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
     cap = ours.counters.max_episode_length if ours else config.max_episode_length
     strategy = strategy_of(config, theta)
-    tasks = training_tasks(1, 1, strategy.ask(), cap)
+    tasks = training_tasks(1, 1, [*strategy.ask(), UNPERTURBED], cap)
     statistics_ = normalizer.statistics() if normalizer else None
     snapshot = Snapshot(theta, config.sigma, statistics_)
     player, results, seconds = Player(setup.recipe), list[Result](), list[float]()
@@ -106,7 +106,7 @@ def measure(arguments: list[str], episodes: int) -> Costs:
         task=task_seconds,
         draw=median_seconds(lambda: draw(1, noise), 50),
         add=median_seconds(lambda: np.add(noise, theta, out=noise), 50),
-        ask=median_seconds(lambda: training_tasks(1, 1, strategy.ask(), cap)),
+        ask=median_seconds(lambda: training_tasks(1, 1, [*strategy.ask(), UNPERTURBED], cap)),
         batch=median_seconds(lambda: describe_population(group_by_perturbation(many, 1))),
         merge=median_seconds(lambda: Normalizer(setup.normalized_inputs).merge(many))
         if normalizer

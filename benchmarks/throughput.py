@@ -28,7 +28,7 @@ from es.model import make_module, unflatten
 from es.policy import describe
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.processes import cores, limit_threads
-from es.rollouts.rollout import Player, Snapshot, Task, training_tasks
+from es.rollouts.rollout import UNPERTURBED, Player, Snapshot, Task, training_tasks
 from es.runs.setup import Setup
 
 HEADER = """\
@@ -75,11 +75,11 @@ def population(case: Case) -> tuple[Setup, Snapshot, list[Task]]:
     snapshot = Snapshot(theta, 0.05, statistics)
     strategy = Strategy(theta, n=40, sigma=0.05, lr=0.1, seed=1)
     pool = InProcessPool(setup.recipe)
-    tasks = training_tasks(1, 0, strategy.ask(), 100_000)
+    tasks = training_tasks(1, 0, [*strategy.ask(), UNPERTURBED], 100_000)
     for update in range(1, case.updates + 1):
         results = pool.evaluate(snapshot, tasks[:-1])
         strategy.tell([result.episode_return for result in results])
-        tasks = training_tasks(1, update, strategy.ask(), 100_000)
+        tasks = training_tasks(1, update, [*strategy.ask(), UNPERTURBED], 100_000)
     pool.close()
     return setup, snapshot, tasks
 

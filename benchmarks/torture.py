@@ -13,6 +13,7 @@ import csv
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,7 +113,9 @@ def torture_master(folder: Path, kills: int, rng: random.Random) -> bool:
         latest = killed / "latest.safetensors"
         start = [*WRITING_OFTEN, updates, "--run-dir", killed]
         again = ["--restore", latest, "--silent"]
-        fresh += not latest.exists()
+        if not latest.exists():
+            fresh += 1
+            shutil.rmtree(killed, ignore_errors=True)  # or the run would take a number
         program = subprocess.Popen(
             command(*(again if latest.exists() else start)), stdout=subprocess.DEVNULL
         )

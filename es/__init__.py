@@ -1,17 +1,18 @@
 """Evolution Strategies: train control policies, and use them from programs of your own."""
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # `python -m es` searches the current folder until it has run this file
 
 if TYPE_CHECKING:
-    from es.policy import load_policy as load_policy
+    from es.loading import load_policy as load_policy
 
+__version__ = "0.2.0"  # which pyproject.toml reads
 __all__ = ["load_policy"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import what is heavy when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from es import policy
+    from es import loading
 
-    return getattr(policy, name)
+    return getattr(loading, name)

@@ -6,28 +6,29 @@ if not sys.flags.safe_path:
     del sys.path[0]  # the script's folder, or the one it is started in, which is searched last
 
 import signal
+from typing import NoReturn
 
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it is handled: no traceback
 
-from es.program import search_last
+from es.program import hide_doors, leave
 
 
-def run() -> int:
-    """Run the command line; return the exit status."""
-    search_last()
+def run() -> NoReturn:
+    """Run the command line, and end."""
+    hide_doors()
     words = sys.argv[1:]
     if words[:1] == ["compare"]:
         from es.compare import main as compare
 
-        return compare(words[1:])
+        leave(compare(words[1:]))
     if words[:1] == ["sweep"]:
         from es.sweep import main as sweep
 
-        return sweep(words[1:])
+        leave(sweep(words[1:]))
     from es.main import main
 
-    return main(words)
+    leave(main(words))
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    run()

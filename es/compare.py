@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> Options:
     """Return the command line's options; exit for `--help`; raise UsageError."""
-    options: Options = read(Options, argv, "compare.py")
+    options: Options = read(Options, argv, "compare")
     if not options.run_dirs:
         raise UsageError("RUN_DIR: is missing; give the directories of runs, see --help")
     return options

@@ -2,7 +2,7 @@
 
 A plain dict describes an environment: `{"id": ..., "kwargs": {...}, "frame_skip": n, "noop_max":
 n}`. Master, workers and a later test make the same environment from it. noop_max: the most steps
-that are played before an episode begins.
+that are played before an episode begins. With --fire-reset there is also `"fire_reset": True`.
 """
 
 import ast
@@ -23,12 +23,12 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from es.environments import catalogue
-from es.environments.atari import AtariImages, is_bare
+from es.environments.atari import AtariImages, FireReset, is_bare
 from es.environments.images import PreprocessImage
 from es.environments.simulators import load
 from es.environments.spaces import as_vector, is_image
 from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart
-from es.errors import UsageError
+from es.errors import UsageError, blaming
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
 gymnasium.logger.min_level = gymnasium.logger.ERROR  # no deprecation warnings
@@ -51,6 +51,7 @@ def describe_env(
     frame_skip: int | None = None,
     noop_max: int = 0,
     sticky_actions: float | None = None,
+    fire_reset: bool = False,
 ) -> dict[str, Any]:
     """Describe the environment of a name, with its own arguments: KEY=VALUE.
 
@@ -81,10 +82,15 @@ def describe_env(
                         f"{flag} {setting}: contradicts --env-kwargs {key}={given[key]}; give one"
                     )
                 kwargs[key] = setting
-        return description | {"frame_skip": 1, "noop_max": noop_max}
-    for flag, value in (("--noop-max", noop_max or None), ("--sticky-actions", sticky_actions)):
-        if value is not None:
-            raise UsageError(f"{flag} {value}: is for Atari games, and {name} is none")
+        fire = {"fire_reset": True} if fire_reset else {}  # older checkpoints have no such key
+        return description | {"frame_skip": 1, "noop_max": noop_max} | fire
+    for given_flag, is_given in (
+        (f"--noop-max {noop_max}", noop_max),
+        (f"--sticky-actions {sticky_actions}", sticky_actions is not None),
+        ("--fire-reset", fire_reset),
+    ):
+        if is_given:
+            raise UsageError(f"{given_flag}: is for Atari games, and {name} is none")
     return description
 
 
@@ -104,10 +110,15 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
         made = as_vector(made, env["id"])
     else:
         made = AtariImages(made) if is_bare(made) else PreprocessImage(made)
-    if not env["noop_max"]:
+    if env["noop_max"]:
+        is_atari = isinstance(made.unwrapped, ale_py.AtariEnv)
+        made = RandomStart(made, env["noop_max"], noops=is_atari)
+    if not env.get("fire_reset"):
         return made
-    is_atari = isinstance(made.unwrapped, ale_py.AtariEnv)
-    return RandomStart(made, env["noop_max"], noops=is_atari)
+    try:
+        return FireReset(made)
+    except ValueError as error:
+        raise UsageError(f"--fire-reset: {env['id']} {error}; leave it out") from error
 
 
 def make_bare_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasium.Env:
@@ -116,29 +127,29 @@ def make_bare_env(env: Mapping[str, Any], render_mode: str | None = None) -> gym
     Raise UsageError if it cannot be made.
     """
     _refuse_reserved(env["kwargs"])
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # Not every environment has the argument render_mode.
-            kwargs = env["kwargs"] | ({"render_mode": render_mode} if render_mode else {})
-            # Leave out wrappers that cost time in every step: one checks the order of calls, and
-            # one counts them. (If others are registered, they lie around it and may need it.)
-            spec = dataclasses.replace(_spec(env["id"]), order_enforce=False)
-            load(spec)
-            limit = -1 if _loop_counts(env, spec) else None
-            return gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
-    except Exception as error:  # constructors may raise anything
-        given = "".join(f" {key}={value}" for key, value in env["kwargs"].items())
-        given = f" --env-kwargs{given}" if given else ""
-        message, _, _ = str(error).partition(" was raised from the environment creator")
-        words = " ".join(message.split())
-        raise UsageError(f"--env-name {env['id']}{given}: cannot be made ({words})") from error
+    given = "".join(f" {key}={value}" for key, value in env["kwargs"].items())
+    given = f" --env-kwargs{given}" if given else ""
+    with blaming(f"--env-name {env['id']}{given}: cannot be made"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Not every environment has the argument render_mode.
+        kwargs = env["kwargs"] | ({"render_mode": render_mode} if render_mode else {})
+        # Leave out wrappers that cost time in every step: one checks the order of calls, and one
+        # counts them. (If others are registered, they lie around it and may need it.)
+        spec = dataclasses.replace(_spec(env["id"]), order_enforce=False)
+        load(spec)
+        limit = -1 if _loop_counts(env, spec) else None
+        return gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
 
 
 def max_steps(env: Mapping[str, Any]) -> int | None:
     """Return after how many steps the loop must end an episode, or None."""
     spec = _spec(env["id"])
     return spec.max_episode_steps if _loop_counts(env, spec) else None
+
+
+def may_wait_for_fire(env: Mapping[str, Any]) -> bool:
+    """Return whether this is an Atari game in which FIRE is the policy's own choice."""
+    return not env.get("fire_reset") and _is_atari(env["id"], _spec(env["id"]))
 
 
 def _loop_counts(env: Mapping[str, Any], spec: EnvSpec) -> bool:
@@ -151,7 +162,7 @@ def _argument(assignment: str) -> tuple[str, Any]:
     key, _, text = assignment.partition("=")
     try:
         value = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
-        json.dumps(value)  # plain types only, since a checkpoint holds it
+        json.dumps(value, allow_nan=False)  # plain types only, since a checkpoint holds it
     except Exception:  # literal_eval raises many kinds
         value = text
     return key, value
@@ -164,10 +175,8 @@ def _refuse_reserved(kwargs: Mapping[str, Any]) -> None:
 
 
 def _is_atari(name: str, spec: EnvSpec) -> bool:
-    try:
+    with blaming(f"--env-name {name}: cannot be made"):  # what it needs may not be installed
         creator = load(spec)
-    except Exception as error:  # what it needs is not installed
-        raise UsageError(f"--env-name {name}: cannot be made ({error})") from error
     return isinstance(creator, type) and issubclass(creator, ale_py.AtariEnv)
 
 
@@ -175,10 +184,8 @@ def _spec(name: str) -> EnvSpec:
     """Return the spec of a name, of which the part before a colon is a module to import."""
     module, _, rest = name.rpartition(":")
     if module:
-        try:
+        with blaming(f"--env-name {name}: cannot import {module}"):
             importlib.import_module(module)
-        except Exception as error:  # a module may raise anything
-            raise UsageError(f"--env-name {name}: cannot import {module} ({error})") from error
     return gymnasium.spec(rest)
 
 

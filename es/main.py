@@ -2,15 +2,17 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from es.config import sources
+from es import __version__
+from es.config import Config, sources
 from es.config.validation import validate
+from es.errors import in_one_line
 from es.interrupts import Interrupts
-from es.program import FOR_WORKERS, execute
+from es.program import FOR_WORKERS, execute, search_last
 from es.rollouts.processes import PRELOAD, limit_threads, start_forkserver
 
 if TYPE_CHECKING:  # worker processes import this file, so it must import nothing heavy
@@ -25,36 +27,61 @@ def main(argv: Sequence[str]) -> int:
 def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     """Read settings and checkpoint, then train or test; raise RunError."""
     config = sources.parse(argv)
+    if config.version:
+        print(f"es {__version__}")
+        return 0
     file: dict[str, Any] = {}
     if config.config is not None:
         file = sources.read_toml(config.config)
         config = sources.parse(argv, file)
     validate(config, combinations=not config.restore)
     limit_threads()
+    search_last(config.env_name)
     if config.list_envs is not None:
         from es.config.shipped import tuned_settings
         from es.environments.catalogue import show
         from es.envs import describe_env, make_env
 
         return show(config.list_envs, lambda name: make_env(describe_env(name)), tuned_settings())
+    if not config.silent and not config.json:
+        _say(_beginning(config))  # at once: what follows takes seconds
     if not config.test and config.workers != 0 and config.ray is None:
         os.environ[PRELOAD] = config.env_name
         start_forkserver(FOR_WORKERS)  # it imports them while this process imports the same
     if not config.silent and not config.json:
         from es.kernels import compiling
 
-        compiling.notify = partial(print, flush=True)
+        compiling.notify = _say
     from es.runs.restored import checkpoints_in, restore
+
+    def parse(own: dict[str, Any]) -> Config:
+        return sources.parse(argv, own | file)
 
     if config.test:
         from es import test
 
         paths = checkpoints_in(config.restore)
-        loaders = [partial(restore, argv, replace(config, restore=path), file) for path in paths]
-        return test.test(loaders, interrupts, several=Path(config.restore).is_dir())
+        loaders = [partial(restore, parse, replace(config, restore=path), argv) for path in paths]
+        return test.test(loaders, interrupts, several=os.path.isdir(config.restore))
     from es import train
 
     restored: Restored = None
     if config.restore:
-        config, restored = restore(argv, config, file)
+        config, restored = restore(parse, config, argv)
     return train.train(config, restored, interrupts)
+
+
+def _say(text: str) -> None:
+    """Print a line, unless it is lost: the run's console tells of that."""
+    with suppress(OSError):
+        print(text, flush=True)
+
+
+def _beginning(config: Config) -> str:
+    """Return what begins, as far as the settings say before anything is loaded."""
+    if config.restore:
+        return in_one_line(f"Loading {config.restore} ...")
+    workers = config.n + 1 if config.workers is None else config.workers
+    where = f"ray: {config.ray}" if config.ray else f"workers: {workers}"
+    network = "MLP, " if config.small_net else ""
+    return in_one_line(f"Training {config.env_name} ({network}{where}): starting ...")

@@ -32,12 +32,21 @@ class Stream(IntEnum):
     NOOPS = 4
     ACTIONS = 5
     VBN_BATCH = 6
+    SAMPLES = 7
 
 
 def derive_seeds(run_seed: int, update: int, stream: Stream, count: int) -> list[int]:
-    """Return the first `count` seeds of a stream, of 31 bits: every simulator accepts these."""
+    """Return the first `count` distinct seeds of a stream; every simulator accepts their 31 bits.
+
+    One that repeats is passed over: NumPy's sequence has more of these than chance would give.
+    """
     sequence = np.random.SeedSequence((run_seed, update, int(stream)))
-    return (sequence.generate_state(count) >> 1).tolist()
+    seeds: dict[int, None] = {}
+    drawn = count
+    while len(seeds) < count:
+        seeds = dict.fromkeys((sequence.generate_state(drawn) >> 1).tolist())
+        drawn += count - len(seeds)
+    return list(seeds)
 
 
 def seed_shared_generators(seed: int) -> None:
@@ -49,6 +58,12 @@ def seed_shared_generators(seed: int) -> None:
 def action_noise(task_seeds: Sequence[int]) -> np.random.Generator:
     """Return the generator of an episode's noise on actions."""
     return np.random.Generator(np.random.SFC64([*task_seeds, int(Stream.ACTIONS)]))
+
+
+def action_samples(episode_seed: int | None) -> np.random.Generator:
+    """Return the generator that an episode's actions are drawn with; None: a new one each time."""
+    seeds = None if episode_seed is None else [episode_seed, int(Stream.SAMPLES)]
+    return np.random.Generator(np.random.SFC64(seeds))
 
 
 def draw(seed: int, out: FloatArray, fraction: float = 1.0) -> FloatArray:
@@ -65,13 +80,18 @@ def draw(seed: int, out: FloatArray, fraction: float = 1.0) -> FloatArray:
 
 
 def weighted_sum(
-    weights: Weights, size: int, fraction: float = 1.0, *, threads: int = 1
+    weights: Weights,
+    size: int,
+    fraction: float = 1.0,
+    *,
+    threads: int = 1,
+    squares: bool = False,
 ) -> FloatArray:
     """Return the sum of weight * noise over pairs of seed and weight, (size,) float32.
 
     The shape of the sum's tree depends on the number of weights alone, not on that of threads:
     each leaf sums LEAF weights in order, `tree_sum` sums the leaves. So other nodes can sum
-    leaves. fraction: as for `draw`.
+    leaves. fraction: as for `draw`. squares: sum weight * (noise^2 - 1) instead.
     """
     if size < WORTH_THREADS:
         threads = 1
@@ -80,6 +100,9 @@ def weighted_sum(
     def rebuild(index: int) -> FloatArray:
         seed, weight = weights[index]
         noise = draw(seed, buffers[index % threads], fraction)
+        if squares:
+            np.square(noise, out=noise)
+            noise -= 1
         noise *= np.float32(weight)
         return noise
 
@@ -118,13 +141,24 @@ def _tree(part: Callable[[int], FloatArray], numbers: range) -> FloatArray:
 
 
 def perturb(
-    theta: FloatArray, seed: int, sign: int, sigma: float, out: FloatArray, fraction: float = 1.0
+    theta: FloatArray,
+    seed: int,
+    sign: int,
+    sigma: float,
+    out: FloatArray,
+    fraction: float = 1.0,
+    spread: FloatArray | None = None,
 ) -> FloatArray:
-    """Fill out, (P,) float32, with theta + sign * sigma * noise, and return it; sign may be 0."""
+    """Fill out, (P,) float32, with theta + sign * sigma * spread * noise, and return it.
+
+    sign may be 0. spread: (P,), each parameter's sigma relative to the common one; None: 1.
+    """
     if sign == 0:
         np.copyto(out, theta)
         return out
     draw(seed, out, fraction)
     out *= np.float32(sign * sigma)
+    if spread is not None:
+        out *= spread
     out += theta
     return out

@@ -5,28 +5,40 @@ import io
 import os
 import shlex
 import signal
+import stat
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from es.errors import RunError
 from es.interrupts import Interrupts
 
 FOR_WORKERS = ("es.policy", "es.environments.preload")  # modules that all workers need
 PROJECT = Path(__file__).resolve().parent.parent  # the folder that holds the package
+LAST_SECONDS = 1.0  # for threads to end
 IN_CHECKOUT = PROJECT.name not in ("site-packages", "dist-packages")
 
 
-def search_last() -> None:
-    """Search the current folder for modules after all installed ones.
-
-    So `--env-name my_module:MyEnv-v0` finds a module there, and a `random.py` there hides none. Do
-    not search a checkout's folder: the names of its doors, `model` and `envs`, are common ones.
-    """
+def hide_doors() -> None:
+    """Do not search a checkout's folder: the names of its doors, `model` and `envs`, are common."""
     if IN_CHECKOUT:
         sys.path[:] = [folder for folder in sys.path if folder != str(PROJECT)]
-    with contextlib.suppress(OSError):  # the folder is gone
-        sys.path.append(os.getcwd())
+
+
+def search_last(env_name: str) -> None:
+    """If the environment is in a module of its own, search the current folder for modules, too.
+
+    It is searched after all that is installed, so that a `random.py` there hides nothing.
+    """
+    if ":" in env_name:
+        with contextlib.suppress(ImportError):
+            # A package of many parts, which a google.py would hide.
+            import google  # type: ignore[import-untyped]  # noqa: F401
+        with contextlib.suppress(OSError):  # the folder is gone
+            sys.path.append(os.getcwd())
 
 
 def program(tool: str) -> list[str]:
@@ -39,6 +51,12 @@ def program(tool: str) -> list[str]:
         return [python, str(started.with_name(f"{tool}.py"))]
     words = [started.name] if started.suffix != ".py" else ["python", "-m", "es"]
     return words if tool == "main" else [*words, tool]
+
+
+def usage_name(tool: str) -> str:
+    """Return what the help text calls a tool, and shells complete."""
+    words = program(tool)
+    return Path(words[-1]).name if words[-1].endswith(".py") else " ".join(words)
 
 
 def command(tool: str, *arguments: object) -> str:
@@ -72,6 +90,71 @@ def execute(run: Callable[[Interrupts], int]) -> int:
         except OSError:  # drop the text, or Python would print an error at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return status
+
+
+def read_file(path: str, most: int) -> bytes:
+    """Return the bytes of a file.
+
+    Raise OSError, or ValueError unless it is an ordinary file of at most `most` bytes.
+    """
+    # Without os.O_NONBLOCK, opening a pipe waits for somebody who writes to it.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is not an ordinary file")
+        if status.st_size > most:
+            raise ValueError(f"it is larger than {most >> 20} MiB")
+        return file.read(status.st_size)
+
+
+def leave(status: int) -> NoReturn:
+    """End the program with an exit status, and with it what an environment has left running."""
+    if left := end_children():
+        _tell_ended(left)
+    if lasting_threads():  # Python waits for them before it ends
+        threading.Thread(target=_end_soon, args=(status,), daemon=True).start()
+    sys.exit(status)
+
+
+def _end_soon(status: int) -> None:
+    time.sleep(LAST_SECONDS)  # those of a pool end by themselves when Python is to end
+    if left := lasting_threads():
+        _tell_ended(left)
+        os._exit(status)
+
+
+def _tell_ended(what: Sequence[str]) -> None:
+    print(f"warning: still running in the end, and ended: {', '.join({*what})}", file=sys.stderr)
+
+
+def lasting_threads() -> list[str]:
+    """Return the threads that keep this process from ending, in words."""
+    main = threading.main_thread()
+    others = [each for each in threading.enumerate() if not each.daemon and each is not main]
+    return [f"thread {each.name}" for each in others]
+
+
+def end_children() -> list[str]:
+    """Kill what this process has started and left; return it in words.
+
+    All but the helpers of multiprocessing, which end by themselves, and sessions of their own.
+    """
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:  # most often, there are none
+        return []
+    import psutil
+
+    ended = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            is_helper = any("from multiprocessing." in word for word in child.cmdline())
+            if not is_helper and os.getsid(child.pid) == os.getsid(0):
+                name = child.name()
+                for each in (child, *child.children(recursive=True)):
+                    each.kill()
+                ended.append(f"process {name}")
+    return ended
 
 
 def not_installed(error: ModuleNotFoundError) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
-from es.program import FOR_WORKERS, command, execute
+from es.program import FOR_WORKERS, command, execute, search_last
 from es.rollouts.processes import CORES, PRELOAD, cores, limit_threads, start_forkserver, variables
 from es.sweeps.flags import read_base, read_flags
 
@@ -42,19 +42,15 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     from rich.console import Console as RichConsole
 
     from es.reports.terminal import Terminal
-    from es.runs.directory import open_existing, writable
+    from es.runs.directory import open_existing
     from es.sweeps import report, study
 
     with contextlib.ExitStack() as stack:
         stack.callback(open_existing(sweep.directory, "--dir").close)
+        report.require_no_results(sweep.directory)
         found = stack.enter_context(study.open_study(sweep))
         console = Terminal(silent=sweep.base.silent)
         stack.callback(console.close)
-        with writable(sweep.directory, "--dir"):
-            moved = report.move_older(found, sweep)
-        if moved:
-            names = ", ".join(map(str, moved))
-            console.say(f"{sweep.directory} held other results: they are now {names}.")
 
         def tell(trial: FrozenTrial) -> None:
             report.write_tables(found, sweep)
@@ -116,12 +112,14 @@ def prepare(argv: Sequence[str]) -> Sweep:
     if importlib.util.find_spec("optuna") is None:
         raise UsageError("sweep.py needs Optuna: pip install -r requirements-extra.txt")
     limit_threads()
+    search_last(base.env_name)
     processes = _processes(base)
     jobs = flags.jobs or max(1, cores() // processes)
     os.environ[PRELOAD] = base.env_name
     with variables({CORES: str(max(1, cores() // jobs))}):  # of which a trial's master uses as many
         start_forkserver(FOR_TRIALS)  # beside this process's own imports
     from es.policy import describe
+    from es.runs.directory import default_path
     from es.sweeps.space import fit_space, read_space
     from es.sweeps.study import Sweep
 
@@ -139,7 +137,7 @@ def prepare(argv: Sequence[str]) -> Sweep:
             f"{cores()} cores, and slow each other down",
             file=sys.stderr,
         )
-    directory = Path(flags.dir or Path("sweeps") / base.env_name)
+    directory = Path(flags.dir) if flags.dir else default_path("sweeps", base.env_name)
     return Sweep(base, space, directory, flags.trials, jobs, flags.sampler_seed)
 
 

@@ -4,9 +4,8 @@ import itertools
 import json
 import math
 import sys
-import traceback
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,15 @@ from rich.console import Console as RichConsole
 from es.algorithm.population import mean_and_std
 from es.config import Config
 from es.envs import make_env
-from es.errors import RunError, UsageError
+from es.errors import RunError, UsageError, episode_trace, in_short, is_the_users_wish
 from es.interrupts import Interrupted, Interrupts
 from es.policy import describe
+from es.rendering.playing import Playing
 from es.rendering.show_frames import ShowFrames, frames_per_second, make_drawn
 from es.rendering.video import Video
 from es.rendering.window import Window, WindowClosed
 from es.rollouts.interface import counted
-from es.rollouts.rollout import Actor, Episode, evaluation_seed, rollout
+from es.rollouts.rollout import Actor, Episode, close, evaluation_seed, rollout
 from es.runs.checkpoint import Checkpoint
 from es.runs.restored import Restored, restored_normalizer
 from es.runs.versions import notice
@@ -84,9 +84,10 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
     episodes: list[Episode] = []
     ended: WindowClosed | Interrupted | None = None
     try:
-        with closing(env), RichConsole(quiet=config.silent).status("") as status:
+        playing = Playing(RichConsole(quiet=quiet), video, _count(config) or 0, cap)
+        with _closing(env, config.env_name), playing:
             for index in itertools.islice(itertools.count(), _count(config)):
-                status.update(f"Playing episode {index + 1} ...")
+                playing.begin(index)
                 with interrupts.allowed():
                     # The episodes, and so the score, of the run's own evaluation of the policy.
                     seed = evaluation_seed(config.seed or 0, update or 0, index)
@@ -116,16 +117,24 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
         raise ended
 
 
+@contextmanager
+def _closing(env: gymnasium.Env, name: str) -> Iterator[None]:
+    """Close the environment after this context; warn the user if that fails."""
+    try:
+        yield
+    finally:
+        if complaint := close(env):
+            print(f"warning: --env-name {name}: {complaint}", file=sys.stderr, flush=True)
+
+
 def _play(env: gymnasium.Env, actor: Actor, seed: int, cap: int, name: str) -> Episode:
     try:
         return rollout(env, actor, seed, cap)
-    except (RunError, WindowClosed):
-        raise
-    except Exception as error:  # show the environment's traceback, as in training
-        raise RunError(
-            f"--env-name {name}: the episode of seed {seed} failed; it raised:\n"
-            f"{traceback.format_exc().rstrip()}"
-        ) from error
+    except BaseException as error:
+        if isinstance(error, UsageError | WindowClosed) or is_the_users_wish(error):
+            raise
+        line = f"--env-name {name}: the episode of seed {seed} failed: {in_short(error)}"
+        raise RunError(line, episode_trace(error)) from error
 
 
 def _save(

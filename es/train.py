@@ -13,13 +13,19 @@ import torch
 from es.algorithm.episode_limit import adaptive_cap, variable_cap
 from es.algorithm.population import Population
 from es.config import Config
-from es.envs import make_env
+from es.envs import make_env, may_wait_for_fire
 from es.interrupts import Interrupts
 from es.model import unflatten
 from es.policy import describe
 from es.rendering.show_frames import make_drawn
 from es.rendering.window import watching
-from es.reports.record import Record, describe_population
+from es.reports.advice import Advisor
+from es.reports.record import (
+    EvaluationRecord,
+    Record,
+    describe_evaluation,
+    describe_population,
+)
 from es.reports.terminal import Terminal
 from es.runs import directory as rundir
 from es.runs import finish
@@ -34,7 +40,7 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     """Train until an ending condition is met; return the exit status."""
     if met := finish.met_before(config, restored):
         return finish.finished_already(config, met, interrupts)
-    console = Terminal(silent=config.silent)
+    console = Terminal(silent=config.silent, log_every=config.log_every)
     with ExitStack() as stack:
         stack.callback(console.close)
         if config.seed is None:
@@ -55,6 +61,8 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
         status, last_line = finish.conclude(
             run.config, trainer.counters, trainer.solved, path, interrupted, unwritten
         )
+        if status == finish.MISSED:
+            console.say(finish.advice(run.config, path))
         watch = finish.continue_command(run.config, path / rundir.LATEST, *watching())
         console.say(f"Watch it: {watch}")
         console.close(last_line)
@@ -68,7 +76,9 @@ class Trainer:
         self.config, self.setup, self.monitor = run.config, run.setup, run.monitor
         self.strategy, self.normalizer, self.counters = run.strategy, run.normalizer, run.counters
         self.evaluator = Evaluator(run, interrupts)
+        self.advisor = Advisor(fire=may_wait_for_fire(run.setup.environment))
         self.solved: dict[str, float] | None = None
+        self.history = run.history
         self.saved = self._checkpoint()  # the state after the last update
         self._start = time.monotonic() - run.counters.wall_seconds
 
@@ -89,8 +99,9 @@ class Trainer:
         """
         strategy, cap = self.strategy, self.counters.max_episode_length
         lr, sigma, norm = strategy.scheduled_lr(), strategy.sigma, 0.0
-        results, population = self.evaluator.play_perturbations(strategy.ask(), cap)
+        results, population = self.evaluator.play_perturbations(cap)
         self.solved = self.evaluator.reach_target(population.unperturbed, strategy.update)
+        evaluation = self._evaluation()
         if not self.solved:
             norm = strategy.tell(population.fitness)
             if self.normalizer:
@@ -106,25 +117,36 @@ class Trainer:
             steps_per_second=self.evaluator.speed(),
         )
         film = self.saved if not self.solved and self._due(self.config.video_every) else None
-        self.monitor.commit(files, played=(record, population.returns), film=film)
+        played = record, population.returns
+        self.monitor.commit(files, played=played, evaluation=evaluation, film=film)
         self.monitor.console.report(
             record,
-            n=strategy.n,
+            n=len(population.returns),
             cap=cap,
-            use_adam=self.config.optimizer_name != "sgd",
+            use_adam=self.config.optimizer_name in ("adam", "adamw"),
             best=self.counters.best_score,
         )
+        for advice in self.advisor.advise(record, population, cap):
+            self.monitor.console.say(f"{advice}\n")
 
     def evaluate_for_best(self) -> None:
         """Evaluate the policy for --eval-every, and save the state again with the outcome."""
-        evaluation = self.evaluator.evaluate(self.counters.update)
-        is_best = self._is_best(evaluation.mean)
+        update = self.counters.update
+        is_best = self._is_best(self.evaluator.evaluate(update).mean)
+        evaluation = self._evaluation()
         self.counters = self.counters._replace(
-            evaluated=evaluation.update, wall_seconds=time.monotonic() - self._start
+            evaluated=update, wall_seconds=time.monotonic() - self._start
         )
         self.saved = self.saved._replace(counters=self.counters)
         names = (rundir.BEST, rundir.LATEST) if is_best else (rundir.LATEST,)
         self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
+
+    def _evaluation(self) -> EvaluationRecord | None:
+        """Return the evaluation of the current parameters, if there was one."""
+        last = self.evaluator.last
+        if last is None or last.update != self.counters.update:
+            return None
+        return describe_evaluation(self.counters, last.returns)
 
     def _count(self, population: Population) -> None:
         counters, lengths = self.counters, population.lengths
@@ -176,7 +198,7 @@ class Trainer:
         return True
 
     def _checkpoint(self) -> Checkpoint:
-        batch = self.setup.vbn_batch
+        batch, spread = self.setup.vbn_batch, self.strategy.spread
         return Checkpoint(
             parameters=unflatten(self.setup.network, self.strategy.theta),
             optimizer=copy.deepcopy(self.strategy.optimizer.moments()),
@@ -186,5 +208,7 @@ class Trainer:
             network=self.setup.network,
             versions=versions(),
             normalizer=self.normalizer.state() if self.normalizer else None,
+            spread=None if spread is None else torch.from_numpy(spread.copy()),
             vbn_batch=None if batch is None else torch.from_numpy(batch),
+            history=self.history,
         )

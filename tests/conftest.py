@@ -1,6 +1,7 @@
 """What all tests share: one thread per library, settings of a quick run, and the program itself."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -68,10 +69,13 @@ def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 
 class Program:
-    """Runs command lines in this process: quick, since nothing is imported again."""
+    """Runs command lines in this process: quick, since nothing is imported again.
+
+    announced: the line that says at once what begins, which is no part of the output here.
+    """
 
     def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
-        self._capfd = capfd
+        self._capfd, self.announced = capfd, ""
 
     def __call__(self, *arguments: object) -> tuple[int, str, str]:
         """Status, standard output and standard error."""
@@ -81,7 +85,9 @@ class Program:
         except SystemExit as leaving:
             status = int(leaving.code or 0)
         captured = self._capfd.readouterr()
-        return status, captured.out, captured.err
+        found = re.match(r"(Training|Loading) .* \.\.\.\n", captured.out)
+        self.announced = found[0] if found else ""
+        return status, captured.out.removeprefix(self.announced), captured.err
 
     def train(self, *arguments: object) -> str:
         """Trains CartPole quickly, without worker processes, to a status of 0."""
@@ -197,6 +203,7 @@ def same_run(left: Checkpoint, right: Checkpoint) -> bool:
             checkpoint.network,
             checkpoint.normalizer,
             checkpoint.vbn_batch,
+            checkpoint.spread,
             checkpoint.solved,
         )
         for checkpoint in (left, right)
@@ -204,17 +211,17 @@ def same_run(left: Checkpoint, right: Checkpoint) -> bool:
     return same(*states)
 
 
-def rows(directory: Path = RUN) -> list[dict[str, str]]:
-    """What a run's progress.csv holds."""
-    with (directory / "progress.csv").open(newline="") as file:
+def rows(directory: Path = RUN, table: str = "progress.csv") -> list[dict[str, str]]:
+    """What a table of a run holds."""
+    with (directory / table).open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def timeless(directory: Path) -> list[dict[str, str]]:
+def timeless(directory: Path, table: str = "progress.csv") -> list[dict[str, str]]:
     """The same without what depends on the clock."""
     return [
         {key: row[key] for key in row if key not in ("wall_seconds", "steps_per_second")}
-        for row in rows(directory)
+        for row in rows(directory, table)
     ]
 
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -98,13 +100,35 @@ class Dying(Counting):
         return super().reward(action, over)
 
 
+def start_lasting() -> subprocess.Popen[bytes]:
+    """A process that does nothing for long."""
+    words = [sys.executable, "-c", "import time; time.sleep(60)"]
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+class Starting(Counting):
+    """Leaves a process running, whose id it adds to a file; seed 13 fails, and 14 hangs."""
+
+    def __init__(self, pids: str) -> None:
+        super().__init__()
+        with Path(pids).open("a") as file:
+            file.write(f"{start_lasting().pid}\n")
+
+    def reward(self, action: float, over: bool) -> float:
+        if self.seed == 14:
+            time.sleep(60)
+        if self.seed == 13:
+            raise ValueError("unlucky")
+        return super().reward(action, over)
+
+
 class Summing:
     """Acts with the sum of its parameters."""
 
     def bind(self, theta: FloatArray, statistics: Any = None) -> None:
         self.total = float(theta.sum(dtype=np.float64))
 
-    def reset(self, noise_seeds: Any = None) -> None:
+    def reset(self, seed: Any = None, noise_seeds: Any = None) -> None:
         pass
 
     def observed(self) -> None:

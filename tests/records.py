@@ -2,6 +2,7 @@
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,11 @@ from tensorboard.util.tensor_util import make_ndarray
 
 from es.config import Config
 from es.config.sources import write_toml
+from es.reports.append_only import Place
 from es.reports.comparison.runs import group_runs, load_runs
-from es.reports.record import COLUMNS, Record
+from es.reports.files import ProgressFiles
+from es.reports.record import COLUMNS, EvaluationRecord, Record, describe_evaluation
+from es.runs.checkpoint import Counters
 
 RETURNS = np.array([5.0, 10.0, 15.0, np.nan])
 RISING = [float(value) for value in range(30)]
@@ -25,10 +29,29 @@ def record(update: int) -> Record:
     )  # fmt: skip
 
 
-def write(files, record):
-    files.add(record, RETURNS)
-    files.csv.flush()
-    files.events.flush()
+def evaluation(update: int) -> EvaluationRecord:
+    counters = counters_after(update)._replace(wall_seconds=1.5 * update)
+    return describe_evaluation(counters, [float(update), update + 2.0])
+
+
+def counters_after(update: int) -> Counters:
+    """The counters after so many of these updates."""
+    return Counters(update, 4 * update, 100 * update, 0.0, 1, None, 0.1, 0.1)
+
+
+def files_of(directory: Path, update: int = 0, **place: Any) -> ProgressFiles:
+    """The files of a run, carried on from the checkpoint after so many updates."""
+    return ProgressFiles(Place(directory, **place), counters_after(update))
+
+
+def write(files, *records):
+    for each in records:
+        if isinstance(each, Record):
+            files.add(each, RETURNS)
+        else:
+            files.add_evaluation(each)
+    for file in (files.csv, files.evaluations, files.events):
+        file.flush()
 
 
 def write_progress(directory, count, **columns):

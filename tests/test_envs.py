@@ -79,8 +79,28 @@ def test_hopeless_names_are_errors_too(name):
 
 
 def test_a_broken_constructor_is_an_error():
-    with pytest.raises(UsageError, match="cannot be made"):
+    with pytest.raises(UsageError, match=r"cannot be made \(TypeError: .*'nonsense'\)$"):
         make_env(describe_env("CartPole-v1", ["nonsense=1"]))
+
+
+class Broken(gymnasium.Env):
+    def __init__(self, *, error: Exception) -> None:
+        raise error
+
+
+@pytest.mark.parametrize("error", [AssertionError(), TypeError("no\nnumber")])
+def test_an_error_of_a_constructor_is_told_with_its_type_and_place(register, error):
+    said = r"AssertionError|TypeError: no number"
+    with pytest.raises(UsageError, match=rf"(?s)cannot be made \(({said})\)\n.*{__file__}"):
+        register("Broken-v0", entry_point=Broken, kwargs={"error": error})
+
+
+def test_an_error_of_a_module_is_told_with_its_type_and_place(tmp_path, monkeypatch):
+    (tmp_path / "broken_module.py").write_text("import gymnasium\nassert not gymnasium\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    said = r"\(AssertionError\)(?s:.*)broken_module.py\", line 2"
+    with pytest.raises(UsageError, match=f"cannot import broken_module {said}"):
+        describe_env("broken_module:Env-v0")
 
 
 class Generous(ale_py.AtariEnv):  # type: ignore[misc]

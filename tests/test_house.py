@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-STORY = ("main", "train", "test", "model", "envs", "policy", "compare", "sweep")
+STORY = ("main", "train", "test", "model", "envs", "policy", "loading", "compare", "sweep")
 DOORS = ("main", "train", "test", "model", "envs", "compare", "sweep")
 EVERYWHERE = {"errors", "noise", "program", "interrupts"}
 # A room, and the rooms that it may import besides these.

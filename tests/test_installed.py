@@ -1,5 +1,6 @@
 """The program installed by pip, used from a folder whose modules have the same names as ours."""
 
+import importlib.metadata
 import shutil
 import subprocess
 import sys
@@ -77,13 +78,16 @@ def run(*command: object) -> str:
 
 def test_the_installed_program_works_from_any_folder(environment, elsewhere):
     latest = "checkpoints/CartPole-v1/latest.safetensors"
+    version = run(environment / "es", "--version").removeprefix("es ").strip()
+    read = "from importlib.metadata import version; print(version('evolution-strategies'))"
+    assert version == run(environment / "python", "-P", "-c", read).strip()
     solving = ("--env-name", "CartPole-v1", "--target-return", 475, "--seed", 1, "--workers", 2)
     assert "\nSolved: " in run(environment / "es", "--small-net", *solving)
     assert "2 episodes: mean" in run(
         environment / "es", "--test", "--restore", latest, "--no-render", "--episodes", 2
     )
     run(environment / "es", "--env-name", "envs.mine:My-v0", *QUICK)
-    assert Path("checkpoints/envs.mine:My-v0/progress.csv").exists()
+    assert Path("checkpoints/envs.mine.My-v0/progress.csv").exists()
     run(environment / "es", "--config", "CartPole-v1", "--max-gradient-updates", 1,
         "--target-return", "None", "--run-dir", "run")  # fmt: skip
     assert "comparison.png" in run(environment / "es", "compare", "run")
@@ -96,4 +100,39 @@ def test_the_installed_program_works_from_any_folder(environment, elsewhere):
 def test_the_users_modules_are_not_hidden_by_ours(elsewhere, start, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     run(sys.executable, *start, "--env-name", "envs.mine:My-v0", *QUICK)
-    assert Path("checkpoints/envs.mine:My-v0/progress.csv").exists()
+    assert Path("checkpoints/envs.mine.My-v0/progress.csv").exists()
+
+
+@pytest.fixture
+def imported() -> Path:
+    """The folder of the test gets a module for every name that anything imports; a log of those."""
+    names = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions()}
+    log = Path("imported.log").resolve()
+    for name in names | {"game", "model", "envs", "es", "main", "train", "policy", "sitecustomize"}:
+        if name.isidentifier():
+            Path(f"{name}.py").write_text(
+                f"open({str(log)!r}, 'a').write('{name} ')\nraise ImportError('of the user')\n"
+            )
+    Path("mine_alone.py").write_text(MINE)
+    return log
+
+
+@pytest.mark.picture
+def test_nothing_is_imported_from_the_folder_that_the_program_is_started_in(imported):
+    """By no process: master, fork server, resource tracker, worker, learning curve or film."""
+    reports = ("--video-every", 1, "--run-dir", "run")
+    started = [sys.executable, ROOT / "main.py", *QUICK, *reports]
+    run(*started, "--env-name", "CartPole-v1")
+    assert Path("run/learning_curve.png").exists()
+    assert Path("run/videos/update-1.mp4").exists()
+    run(*started, "--env-name", "mine_alone:My-v0", "--video-every", "None")
+    assert not imported.exists(), imported.read_text()
+
+
+def test_python_itself_alone_imports_from_there_when_it_runs_a_module(imported, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    words = "import sys, runpy; print(*sys.modules)"
+    for name in {*run(sys.executable, "-P", "-c", words).split(), "es"}:
+        Path(f"{name}.py").unlink(missing_ok=True)
+    run(sys.executable, "-m", "es", *QUICK, "--env-name", "mine_alone:My-v0")
+    assert not imported.exists(), imported.read_text()

@@ -131,7 +131,7 @@ def test_small_activations_keep_their_digits(network, scale):
 def test_an_observation_of_another_size_is_an_error():
     actor = make_actor(MLP_NETWORK)
     for size in (3, 5):
-        with pytest.raises(ValueError, match="size"):
+        with pytest.raises(ValueError, match="should hold 4 numbers"):
             actor.act(np.zeros(size, np.float32))
     with pytest.raises(ValueError, match="size"):
         make_actor(CONV_NETWORK).act(np.zeros((1, 10, 10), np.float32))

@@ -83,6 +83,13 @@ def test_perturb_mirrors_and_copies():
     assert np.array_equal(copy, theta)
 
 
+def test_a_spread_scales_the_noise_of_each_parameter():
+    theta, spread = np.linspace(-1, 1, 9, dtype=np.float32), np.arange(9, dtype=np.float32)
+    noise = draw(5, np.empty(9, np.float32))
+    found = perturb(theta, 5, -1, 0.1, np.empty(9, np.float32), spread=spread)
+    np.testing.assert_allclose(found, theta - 0.1 * spread * noise, rtol=1e-5, atol=1e-6)
+
+
 def test_a_fraction_of_the_noise_is_the_rest_of_it_set_to_0():
     whole, part, other = (np.empty(10_000, np.float32) for _ in range(3))
     draw(7, whole)
@@ -104,6 +111,15 @@ def test_seeds_differ_in_every_part_of_their_origin():
     seeds = [seed for origin in origins for seed in derive_seeds(*origin, 20)]
     assert len(set(seeds)) == len(seeds) == 20 * len(origins)
     assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+def test_no_update_has_a_seed_twice():
+    """Update 32 of this run does among the first 20,000 that NumPy draws, as most updates do."""
+    sequence = np.random.SeedSequence((0, 32, int(Stream.PERTURBATION)))
+    drawn = (sequence.generate_state(20_000) >> 1).tolist()
+    seeds = derive_seeds(0, 32, Stream.PERTURBATION, 20_000)
+    assert len(set(drawn)) < len(set(seeds)) == len(seeds)
+    assert seeds[: len(set(drawn))] == list(dict.fromkeys(drawn))
 
 
 def test_a_seed_does_not_depend_on_how_many_are_asked_for():

@@ -43,11 +43,25 @@ def group_by_perturbation(
     return Population(means[:-1], _ranked_last(fitness[:-1]), lengths, float(means[-1]))
 
 
-def mean_and_std(returns: Sequence[float]) -> tuple[float, float]:
+def grown(count: int, steps: int, wanted: int, most: int) -> int:
+    """Return how many perturbations an update needs, of which `count` have seen `steps` steps.
+
+    It is even, at most `most`, and as many as would see `wanted` steps in episodes of the mean
+    length so far; but an eighth more at the least, since each time that perturbations are asked
+    for, the last of their episodes leave workers idle. Return `count` if it is enough.
+    """
+    if steps >= wanted or count >= most:
+        return count
+    more = max((wanted - steps) * count / steps, count / 8)
+    return min(count + 2 * math.ceil(more / 2), most)
+
+
+def mean_and_std(returns: Sequence[float] | npt.NDArray[np.float64]) -> tuple[float, float]:
     """Return the mean and the standard deviation; NaN if one of the returns is not finite."""
     if not np.isfinite(returns).all():
         return math.nan, math.nan
-    return float(np.mean(returns)), float(np.std(returns))
+    with np.errstate(over="ignore", invalid="ignore"):  # of returns near the largest number
+        return float(np.mean(returns)), float(np.std(returns))
 
 
 def _ranked_last(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from es.algorithm.optimizer import Optimizer, scheduled
+from es.algorithm.optimizer import Optimizer, length, scheduled
 from es.algorithm.shaping import SHAPINGS, Utilities
 from es.errors import RunError
 from es.noise import FloatArray, Stream, SumNoise, derive_seeds, weighted_sum
 
 MAX_LR = 1e38  # float32's range
+MOST_CHANGE = 0.2  # of a parameter's sigma in one update
 LEAST = 1e-30  # sigma and the learning rate decay to at least this; 1 / LEAST is in that range
 
 
@@ -29,12 +30,15 @@ class Strategy:
     """Evolution Strategies (Salimans et al. 2017, section 2).
 
     theta: (P,) float32, the parameters, updated in place. n: perturbations per update, in mirrored
-    pairs if antithetic. top_directions: use only this many pairs, those with the best better member
-    (Mania et al. 2018, section 3.3); None uses all. param_fraction: the share of the parameters
-    that a perturbation changes. updates: the length of lr_schedule. sum_noise: rebuilds and sums
-    the noise.
+    pairs if antithetic; an update may ask for more. top_directions: use only this many pairs, those
+    with the best better member (Mania et al. 2018, section 3.3); None uses all. param_fraction: the
+    share of the parameters that a perturbation changes. updates: the length of lr_schedule.
+    max_speed: the longest step of clipup. sum_noise: rebuilds and sums the noise.
+
+    sigma_lr: learning rate of a sigma for each parameter; None: they share one.
 
     update: the number of updates so far. sigma, lr: of the next update, lr without its schedule.
+    spread: (P,) float32, each parameter's sigma relative to `sigma`, with a mean square of 1.
     """
 
     theta: FloatArray
@@ -44,11 +48,13 @@ class Strategy:
     lr: float
     sigma_decay: float = 1.0
     sigma_min: float | None = None
+    sigma_lr: float | None = None
     lr_decay: float = 1.0
     lr_schedule: str = "constant"
     updates: int = 1
     optimizer_name: str = "sgd"
     momentum: float = 0.0
+    max_speed: float | None = None
     weight_decay: float = 0.0
     antithetic: bool = True
     shaping: str = "nes"
@@ -57,19 +63,26 @@ class Strategy:
     seed: int = 0
     sum_noise: SumNoise = weighted_sum
     update: int = field(default=0, init=False)
+    spread: FloatArray | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        if self.sigma_lr is not None:
+            self.spread = np.ones_like(self.theta)
         self.optimizer = Optimizer(
             self.optimizer_name,
             torch.from_numpy(self.theta),  # shares theta's memory
             momentum=self.momentum,
+            max_speed=self.max_speed,
             weight_decay=self.weight_decay,
         )
 
-    def ask(self) -> list[Perturbation]:
-        """Return the n perturbations of this update; a pair's members are adjacent, + before -."""
+    def ask(self, count: int | None = None) -> list[Perturbation]:
+        """Return the first `count` perturbations of this update, n by default.
+
+        A pair's members are adjacent, + before -.
+        """
         signs = (1, -1) if self.antithetic else (1,)
-        return [Perturbation(seed, sign) for seed in self._seeds() for sign in signs]
+        return [Perturbation(seed, sign) for seed in self._seeds(count or self.n) for sign in signs]
 
     def scheduled_lr(self) -> float:
         """Return the learning rate of the next update."""
@@ -78,13 +91,13 @@ class Strategy:
     def tell(self, returns: npt.ArrayLike) -> float:
         """Step along the estimated gradient; return its norm.
 
-        returns: (n,), in the order of ask(). If the gradient is 0, the optimiser is not called: its
-        momentum alone would move the parameters. Raise RunError if the parameters or the
-        optimiser's moments are no longer finite.
+        returns: of all perturbations that were asked for, in the order of ask(). If the gradient is
+        0, the optimiser is not called: its momentum alone would move the parameters. Raise RunError
+        if the parameters or the optimiser's moments are no longer finite.
         """
         with np.errstate(all="ignore"):  # overflows are noticed below
             gradient, lr = self.gradient(returns), self.scheduled_lr()
-            norm = float(np.sqrt(np.sum(gradient.astype(np.float64) ** 2)))
+            norm = length(gradient)
         if not (math.isfinite(norm) and lr <= MAX_LR):
             raise RunError(f"no step is possible: gradient norm {norm:g}, learning rate {lr:g}")
         self.optimizer.set_lr(lr)
@@ -95,6 +108,8 @@ class Strategy:
                     "parameters or optimiser are no longer finite: --lr, or the scale of the "
                     "rewards without ranks, is too high"
                 )
+            if self.sigma_lr is not None:
+                self._adapt_sigma(np.asarray(returns, np.float64), self.sigma_lr)
         self.lr = _decayed(self.lr, self.lr_decay, LEAST)
         self.sigma = _decayed(self.sigma, self.sigma_decay, self.sigma_min or LEAST)
         self.update += 1
@@ -105,21 +120,47 @@ class Strategy:
 
         n: the number of perturbations used. f: param_fraction, because E[eps eps^T] = f I. The
         noise is rebuilt from the seeds and summed in a fixed order; seeds of weight 0 are skipped.
+        With a sigma for each parameter, this times the spread is PGPE's direction (Sehnke et al.
+        2010, section 3.2: the sum of utility times sigma_i times noise), over the mean square of
+        all sigmas.
         """
-        weights, count = self._weights(np.asarray(returns, dtype=np.float64))
-        weighted_seeds = [pair for pair in zip(self._seeds(), weights, strict=True) if pair[1] != 0]
+        values = np.asarray(returns, dtype=np.float64)
+        (weights, count), seeds = self._weights(values), self._seeds(values.size)
+        weighted_seeds = [pair for pair in zip(seeds, weights, strict=True) if pair[1] != 0]
         gradient = self.sum_noise(weighted_seeds, self.theta.size, self.param_fraction)
         gradient *= np.float32(1 / (count * self.sigma * self.param_fraction))
+        if self.spread is not None:
+            gradient *= self.spread
         return gradient
+
+    def _adapt_sigma(self, returns: Utilities, lr: float) -> None:
+        """Change each parameter's sigma, by MOST_CHANGE at most (Sehnke et al. 2010, section 3.3).
+
+        The gradient is the mean over pairs of (u - mean u) * sigma_i * (noise_i^2 - 1), u being the
+        mean utility of a pair.
+        """
+        assert self.spread is not None
+        utilities = SHAPINGS[self.shaping](returns).reshape(-1, 2).mean(axis=1)
+        weights = (utilities - utilities.mean()) / utilities.size
+        weighted_seeds = list(zip(self._seeds(returns.size), weights.tolist(), strict=True))
+        with np.errstate(all="ignore"):  # overflows are noticed below
+            change = lr * weighted_sum(weighted_seeds, self.theta.size, squares=True)
+            self.spread *= 1 + change.clip(-MOST_CHANGE, MOST_CHANGE)
+        scale = length(self.spread) / math.sqrt(self.theta.size)
+        if not math.isfinite(scale):
+            raise RunError("sigma is no longer finite: the scale of the rewards is too high")
+        self.spread /= np.float32(scale)
+        self.sigma = min(max(self.sigma * scale, LEAST), 1 / LEAST)
 
     def _weights(self, returns: Utilities) -> tuple[Utilities, int]:
         """Return the weight of each seed's noise, and the number of perturbations used."""
         if not self.antithetic:
             if not np.ptp(returns):
-                return np.zeros_like(returns), self.n
+                return np.zeros_like(returns), returns.size
             utilities = SHAPINGS[self.shaping](returns)
-            # Without this baseline, the mean utility would move theta at random.
-            return utilities - utilities.mean(), self.n
+            # Without this baseline, the mean utility would move theta at random. Each utility is in
+            # the mean itself, so n - 1 makes the estimate unbiased, as in a sample's covariance.
+            return utilities - utilities.mean(), returns.size - 1
         better = returns.reshape(-1, 2).max(axis=1)
         best = np.sort(np.argsort(-better, kind="stable")[: self.top_directions])
         utilities = SHAPINGS[self.shaping](returns.reshape(-1, 2)[best].reshape(-1))
@@ -127,8 +168,8 @@ class Strategy:
         weights[best] = utilities[0::2] - utilities[1::2]
         return weights, 2 * best.size
 
-    def _seeds(self) -> list[int]:
-        count = self.n // 2 if self.antithetic else self.n
+    def _seeds(self, perturbations: int) -> list[int]:
+        count = perturbations // 2 if self.antithetic else perturbations
         return derive_seeds(self.seed, self.update, Stream.PERTURBATION, count)
 
 

@@ -87,6 +87,7 @@ def _refusal(address: str, error: Exception) -> str:
     if isinstance(error, OSError):  # as Ray's own ConnectionError is
         return (
             f"--ray {address}: no cluster can be reached from this machine, which must be one of "
-            f"its nodes (ray start --address=...): {said}"
+            "its nodes (ray start --address=...) and have its token, if it has one "
+            f"(RAY_AUTH_MODE=token): {said}"
         )
     return f"--ray {address}: {said}"

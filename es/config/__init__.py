@@ -21,6 +21,11 @@ class Config(RunSettings, AlgorithmSettings):  # the last base's fields come fir
         """Return the optimiser, by whichever flag it was chosen."""
         return self.optimizer or ("adam" if self.use_adam else "sgd")
 
+    @property
+    def n_most(self) -> int:
+        """Return how many perturbations an update has at most."""
+        return (self.n_max or 10 * self.n) if self.frames_per_update else self.n
+
     def hyperparameters(self) -> dict[str, bool | float | str | None]:
         """Return the settings of the algorithm as cells of a table, for comparing runs."""
         values = {name: getattr(self, name) for name in ALGORITHM if name != "use_adam"}

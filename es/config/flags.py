@@ -8,25 +8,28 @@ import typing
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+from es.config.elsewhere import OURS
 from es.errors import UsageError
+from es.program import usage_name
 
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
-RULE = re.compile(r"^│ ─+ │$", re.MULTILINE)  # between the sections of tyro's box
-FLAG = re.compile(r"^│ {5}(--.*?) *│$", re.MULTILINE)  # a flag that tyro suggests or explains
+RULE = re.compile(r"^ +[─-]{9,} *\n", re.MULTILINE)  # between the sections of tyro's box
+FLAG = re.compile(r"^ {6}(--.*?) *$", re.MULTILINE)  # a flag that tyro suggests or explains
 MOST_SUGGESTED = 3
 
 
-def read(kind: Any, argv: Sequence[str], prog: str, **options: Any) -> Any:
+def read(kind: Any, argv: Sequence[str], tool: str, **options: Any) -> Any:
     """Return what `tyro.cli` makes of a command line; exit with status 0 for `--help`.
 
-    kind: dataclass of the flags. options: of `tyro.cli`. Raises UsageError with tyro's message.
+    kind: dataclass of the flags. tool: main, compare or sweep. options: of `tyro.cli`. Raises
+    UsageError with tyro's message.
     """
     import tyro  # here, because worker processes import this module and never parse
 
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            return tyro.cli(kind, args=list(argv), prog=prog, **options)
+            return tyro.cli(kind, args=list(argv), prog=usage_name(tool), **options)
     except SystemExit as leaving:
         if not leaving.code:
             raise
@@ -56,14 +59,18 @@ def argument(field: dataclasses.Field, kind: Any, value: Any) -> tuple[str, Any,
 
 def _one_line(box: str) -> str:
     """Return the message that tyro has drawn a box around, with what it suggests instead."""
-    message, *sections = RULE.split(COLOUR.sub("", box))
-    lines = [line.strip("│ ") for line in message.splitlines()[1:]]  # the first is the title
+    head, *sections = RULE.split(COLOUR.sub("", box).replace("│", " "))
+    # The first line is the title; without box characters, a rule follows it.
+    lines = [line.strip() for line in head.splitlines()[1:] or sections.pop(0).splitlines()]
     until = lines.index("") if "" in lines else None
     text = " ".join(lines[:until]).removeprefix("Error parsing ").rstrip(".")
     rest = "".join(sections)
     flags = FLAG.findall(rest)
     if "Argument helptext:" in rest:
         return f"{text}; expected {flags[0]}"
+    if text.startswith("Unrecognized"):
+        words = [word.replace("_", "-") for word in re.findall(r"--[\w-]+", text)]
+        flags = list(dict.fromkeys(OURS[word] for word in words if word in OURS)) or flags
     if flags:
         return f"{text}; perhaps you meant {' or '.join(flags[:MOST_SUGGESTED])}"
     return f"{text}; see --help"

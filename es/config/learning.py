@@ -22,7 +22,7 @@ class AlgorithmSettings:
         option.ASSIGNMENTS,
         shown="none",
     )
-    max_episode_length: int = task(100_000, "Steps per episode at most.", option.POSITIVE)
+    max_episode_length: int = task(100_000, "Steps per episode at most.", option.LIMIT)
     variable_ep_len: bool = task(
         False, "After each update, cap training episodes at twice the batch's mean length."
     )
@@ -38,6 +38,7 @@ class AlgorithmSettings:
         shown="1; Atari games have their own",
     )
     noop_max: int = task(0, "Atari: begin episodes with up to so many random no-ops.", option.NOOPS)
+    fire_reset: bool = task(False, "Atari: begin each life with FIRE and the action after it.")
     sticky_actions: float | None = task(
         None,
         "Atari: probability that the emulator repeats the previous action.",
@@ -64,8 +65,14 @@ class AlgorithmSettings:
     action_bins: int | None = policy(
         None,
         "Choose continuous actions among so many evenly spread values per dimension.",
-        option.TWO_OR_MORE,
+        option.BINS,
         shown="off",
+    )
+    init: Literal["torch", "zero"] = policy(
+        "torch", "First parameters: torch's default initialisation, or zero (linear policies)."
+    )
+    sample_actions: bool = policy(
+        False, "Draw discrete actions by the softmax of the outputs, instead of the largest."
     )
     action_noise: float = policy(
         0.0,
@@ -74,7 +81,19 @@ class AlgorithmSettings:
     )
 
     n: int = algorithm(
-        40, "Batch size: perturbations per update (even, for mirrored pairs).", option.TWO_OR_MORE
+        40, "Batch size: perturbations per update (even, for mirrored pairs).", option.BATCH
+    )
+    frames_per_update: int | None = algorithm(
+        None,
+        "Ask for further perturbations until an update's episodes have seen so many steps.",
+        option.between(1, 10**12),
+        shown="off",
+    )
+    n_max: int | None = algorithm(
+        None,
+        "Perturbations per update at most, with --frames-per-update.",
+        option.BATCH,
+        shown="ten times --n",
     )
     sigma: float = algorithm(0.05, "Standard deviation of the perturbations.", option.SCALE)
     sigma_decay: float = algorithm(
@@ -83,6 +102,8 @@ class AlgorithmSettings:
     sigma_min: float | None = algorithm(
         None, "Where --sigma-decay ends.", option.SCALE, shown="no limit"
     )
+    sigma_adapt: bool = algorithm(False, "Adapt a sigma for each parameter, as PGPE does.")
+    sigma_lr: float = algorithm(0.1, "Learning rate of --sigma-adapt.", option.SCALE)
     lr: float = algorithm(0.1, "Learning rate.", option.SCALE)
     lr_decay: float = algorithm(
         1.0, "The learning rate is multiplied by it after each update.", option.SCALE
@@ -90,11 +111,17 @@ class AlgorithmSettings:
     lr_schedule: Literal["constant", "linear", "cosine"] = algorithm(
         "constant", "Course of the learning rate, down to 0 after --max-gradient-updates."
     )
-    optimizer: Literal["sgd", "adam", "adamw"] | None = algorithm(
+    optimizer: Literal["sgd", "adam", "adamw", "clipup"] | None = algorithm(
         None, "Optimiser that takes the step.", shown="sgd"
     )
     use_adam: bool = algorithm(False, "The same as --optimizer adam.", name="useAdam")
     momentum: float = algorithm(0.0, "Momentum of SGD.", option.BELOW_ONE)
+    max_speed: float | None = algorithm(
+        None,
+        "Longest step of --optimizer clipup, whose --lr is by default 3/4 of it.",
+        option.SCALE,
+        shown="none",
+    )
     weight_decay: float = algorithm(
         0.0, "Weight decay: L2 in the gradient, decoupled with adamw.", option.STRENGTH
     )
@@ -107,11 +134,11 @@ class AlgorithmSettings:
     top_directions: int | None = algorithm(
         None,
         "Learn from so many pairs only: those with the best better member.",
-        option.POSITIVE,
+        option.COUNT,
         shown="all",
     )
     episodes_per_perturbation: int = algorithm(
-        1, "Episodes whose mean return is a perturbation's.", option.POSITIVE
+        1, "Episodes whose mean return is a perturbation's.", option.COUNT
     )
     episode_seeding: Literal["pair", "update", "independent"] = algorithm(
         "pair",
@@ -123,6 +150,6 @@ class AlgorithmSettings:
     seed: int | None = algorithm(
         None,
         "Seed of everything random. With --test: of the episodes.",
-        option.NOT_NEGATIVE,
+        option.SEED,
         shown="drawn, printed and saved; with --test: the run's evaluation episodes",
     )

@@ -3,40 +3,54 @@
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 MAX_WORKERS = 100_000
-Check = tuple[Callable[[Any], bool], str]
-POSITIVE: Check = (lambda value: value > 0, "must be above 0")
-COUNT: Check = (lambda value: 1 <= value <= 10**6, "must be from 1 to a million")
-REPEATS: Check = (lambda value: 1 <= value <= 1000, "must be from 1 to 1000")
-NOOPS: Check = (lambda value: 0 <= value <= 1000, "must be from 0 to 1000")
-NOT_NEGATIVE: Check = (lambda value: value >= 0, "must be 0 or more")
-NOT_EMPTY: Check = (lambda value: bool(value.strip()), "must not be empty")
-TWO_OR_MORE: Check = (lambda value: value >= 2, "must be 2 or more")
-PROBABILITY: Check = (lambda value: 0 <= value <= 1, "must be a probability, 0 to 1")
-FRACTION: Check = (lambda value: 1e-6 <= value <= 1, "must be above 0 (1e-6) and at most 1")
-AMOUNT: Check = (lambda value: abs(value) <= 1e30, "must be between -1e30 and 1e30")
-BELOW_ONE: Check = (lambda value: 0 <= value < 1, "must be 0 or more and below 1")
-SCALE: Check = (lambda value: 1e-30 <= value <= 1e30, "must be between 1e-30 and 1e30")
-STRENGTH: Check = (lambda value: 0 <= value <= 1e30, "must be 0 or more (1e30 at most)")
-WIDTHS: Check = (
+MOST = 2**53  # up to which whole numbers are the same in JSON, TOML and as TensorBoard's floats
+
+
+class Check(NamedTuple):
+    """What a value must fulfil, in words; bounds: the least and the greatest, if it has them."""
+
+    passes: Callable[[Any], bool]
+    words: str
+    bounds: tuple[float, float] | None = None
+
+
+def between(low: float, high: float) -> Check:
+    """Return the check of a range, both ends included."""
+    words = f"must be from {low:,} to {high:,}"
+    return Check(lambda value: low <= value <= high, words, (low, high))
+
+
+POSITIVE = Check(lambda value: value > 0, "must be above 0")
+SEED, LIMIT = between(0, MOST), between(1, MOST)
+BATCH, COUNT, BINS = between(2, 10**6), between(1, 10**6), between(2, 65_536)
+REPEATS, NOOPS = between(1, 1000), between(0, 1000)
+PROBABILITY, FRACTION = between(0, 1), between(1e-6, 1)
+AMOUNT, SCALE, STRENGTH = between(-1e30, 1e30), between(1e-30, 1e30), between(0, 1e30)
+BELOW_ONE = Check(lambda value: 0 <= value < 1, "must be 0 or more and below 1")
+NOT_EMPTY = Check(lambda value: bool(value.strip()), "must not be empty")
+WIDTHS = Check(
     lambda value: len(value) <= 100 and all(1 <= width <= 65_536 for width in value),
     "must be the units of 100 layers at most, each from 1 to 65536, or nothing for a linear policy",
 )
-ASSIGNMENTS: Check = (
+ASSIGNMENTS = Check(
     lambda value: all("=" in item and item.partition("=")[0].isidentifier() for item in value),
     "must be arguments of the environment, such as gravity=-9.0 continuous=True",
 )
-RAY: Check = (
-    lambda value: bool(re.fullmatch(r"auto|local|[\w.-]+:\d{1,5}", value)),
+RAY = Check(
+    lambda value: (
+        (found := re.fullmatch(r"auto|local|[\w.-]+:(\d{1,5})", value)) is not None
+        and 0 < int(found[1] or 1) < 2**16
+    ),
     "must be 'auto', 'local' or HOST:PORT of a cluster that this machine belongs to",
 )
-VIDEO: Check = (
+VIDEO = Check(
     lambda value: value.lower().endswith((".mp4", ".gif")),
     "must be a file whose name ends in .mp4 or .gif",
 )
-WORKERS: Check = (
+WORKERS = Check(
     lambda value: value == "auto" or 0 <= value <= MAX_WORKERS,
     f"must be 'auto', 0 (no worker processes) or the number of processes, {MAX_WORKERS} at most",
 )

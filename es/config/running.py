@@ -17,10 +17,10 @@ class RunSettings:
     """Settings of ending, evaluation, processes and files, and of playing a policy."""
 
     max_gradient_updates: int = ending(
-        100_000, "Updates at most, counted from the run's first.", option.POSITIVE
+        100_000, "Updates at most, counted from the run's first.", option.LIMIT
     )
     max_frames: int | None = ending(
-        None, "End after this many training steps.", option.POSITIVE, shown="no limit"
+        None, "End after this many training steps.", option.LIMIT, shown="no limit"
     )
     max_minutes: float | None = ending(
         None, "End after this many minutes of training.", option.POSITIVE, shown="no limit"
@@ -28,6 +28,7 @@ class RunSettings:
     target_return: float | None = ending(
         None,
         "End as soon as the policy's mean return over --eval-episodes reaches this.",
+        option.AMOUNT,
         shown="none",
     )
 
@@ -35,7 +36,7 @@ class RunSettings:
     eval_every: int | None = evaluation(
         None,
         "Evaluate after every so many updates; best.safetensors then goes by the evaluation.",
-        option.POSITIVE,
+        option.LIMIT,
         shown="off",
     )
 
@@ -71,13 +72,13 @@ class RunSettings:
     save_every: int | None = run(
         None,
         "Also keep update-<K>.safetensors every so many updates.",
-        option.POSITIVE,
+        option.LIMIT,
         shown="off",
     )
     video_every: int | None = run(
         None,
         "Record an episode of the policy every so many updates, into videos/.",
-        option.POSITIVE,
+        option.LIMIT,
         shown="off",
     )
     wandb: bool = run(
@@ -85,6 +86,13 @@ class RunSettings:
     )
     silent: bool = run(
         False, "Print nothing but errors and the last line (with --test: the summary)."
+    )
+    log_every: float = run(
+        1.0,
+        "In a pipe or a file, print a line of figures at most every so many seconds; 0 prints a "
+        "block after each update.",
+        option.between(0, 10**6),
+        saved=False,
     )
     config: str | None = run(
         None, "TOML file with settings; flags go before it.", shown="none", saved=False
@@ -100,6 +108,9 @@ class RunSettings:
         shown="until the window closes; 10 with --no-render; 1 with --video",
     )
     no_render: bool = watching(False, "With --test: open no window.")
+    greedy: bool = watching(
+        False, "With --test: play the largest outputs of a policy that draws its actions."
+    )
     video: str | None = watching(
         None, "With --test: record the episodes as this .mp4 or .gif.", option.VIDEO, shown="none"
     )
@@ -111,5 +122,9 @@ class RunSettings:
         shown="off",
     )
     list_envs: tuple[str, ...] | None = watching(
-        None, "List the environments whose names contain one of these words, then end.", shown="off"
+        None,
+        "List the environments whose names contain one of these words, or of a module (MODULE:), "
+        "then end.",
+        shown="off",
     )
+    version: bool = watching(False, "Print the version, then end.")

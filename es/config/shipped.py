@@ -1,5 +1,6 @@
 """The tuned settings that come with the program: one TOML file for each environment."""
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -11,9 +12,9 @@ CONFIGS = INSTALLED if INSTALLED.is_dir() else PACKAGE.parent / "configs"
 
 def find(name: str) -> str:
     """Return the path of a settings file: `name`, or what is shipped as `name` or `name`.toml."""
-    if not Path(name).exists() and Path(name).name == name:
+    if not os.path.exists(name) and Path(name).name == name:
         for shipped in (CONFIGS / name, CONFIGS / f"{name}.toml"):
-            if shipped.is_file():
+            if os.path.isfile(shipped):  # unlike Path.is_file, this raises nothing
                 return str(shipped)
     return name
 

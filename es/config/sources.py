@@ -13,10 +13,13 @@ from typing import Any
 from es.config import ALGORITHM, FIELDS, TYPES, Config, flag, shipped, shown
 from es.config.flags import argument, read
 from es.config.validation import validate
-from es.errors import UsageError
+from es.errors import UsageError, in_one_line
+from es.program import read_file
 
 MOST_BYTES = 2**20  # of a settings file
 TITLE = "# The settings of this run: repeat it with --config and this file."
+CHANGED = "# The last settings of this run, which do not repeat it, as others held before:"
+STEP_OF_SPEED = 0.75  # of clipup
 OPTIMIZER = ("optimizer", "use_adam")  # two ways to choose it
 
 
@@ -45,7 +48,7 @@ def parse(
     parsed = read(
         dataclasses.make_dataclass("Flags", nested, frozen=True),
         argv,
-        "main.py",
+        "main",
         description=Config.__doc__,
         # Without the search for help texts in the sources, which takes most of the time.
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.HelptextFromCommentsOff),
@@ -53,6 +56,8 @@ def parse(
     values: dict[str, Any] = {}
     for group in groups.keys() - {"others"}:
         values |= vars(getattr(parsed, group))
+    if values["max_speed"] and "lr" not in {*(settings or ()), *given(argv)}:
+        values["lr"] = STEP_OF_SPEED * values["max_speed"]
     return Config(**values)
 
 
@@ -119,13 +124,12 @@ def read_toml(path: str, named: str = "--config") -> dict[str, Any]:
 def load_toml(path: str, source: str) -> dict[str, Any]:
     """Return the contents of a TOML file; raise UsageError, naming `source`, if it is none."""
     try:
-        with Path(path).open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES:
-            raise UsageError(f"{source}: is no settings file, which would be small")
+        text = read_file(path, MOST_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{source}: cannot be read ({reason}){_hint(path)}") from error
+    try:
         return tomllib.loads(text.decode())
-    except OSError as error:
-        raise UsageError(f"{source}: cannot be read ({error.strerror}){_hint(path)}") from error
     except (ValueError, RecursionError) as error:  # bad syntax, bytes or numbers; too deep
         raise UsageError(f"{source}: is not valid TOML ({error})") from error
 
@@ -136,6 +140,11 @@ def _hint(path: str) -> str:
         close = difflib.get_close_matches(Path(path).name, names, n=1)
         return f"; did you mean {Path(path).with_name(close[0])}?" if close else ""
     return ""
+
+
+def run_title(history: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the comments of a run's settings file; history: of its checkpoint."""
+    return "\n# ".join([CHANGED, *describe_history(history)]) if history else TITLE
 
 
 def write_toml(settings: Mapping[str, Any], title: str = TITLE) -> str:
@@ -160,20 +169,39 @@ def inherited(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def differences(config: Config, before: Config, names: Sequence[str] = ()) -> list[str]:
-    """Describe the settings of the algorithm (or `names`) in which `config` differs.
+    """Describe the `changes`."""
+    return [
+        f"{flag(name)} {shown(getattr(config, name))} differs from the checkpoint's {shown(then)}"
+        for name, then in changes(config, before, names).items()
+    ]
+
+
+def changes(config: Config, before: Config, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the former values of the algorithm's settings (or `names`) that `config` changes.
 
     before: the settings of a checkpoint.
     """
     same = OPTIMIZER if config.optimizer_name == before.optimizer_name else ()
-    return [
-        f"{flag(name)} {shown(now)} differs from the checkpoint's {shown(then)}"
-        for name in names or deciding(config)
-        if (now := getattr(config, name)) != (then := getattr(before, name)) and name not in same
-    ]
+    return {
+        name: then
+        for name in names or deciding(config, before)
+        if getattr(config, name) != (then := getattr(before, name)) and name not in same
+    }
 
 
-def deciding(config: Config) -> list[str]:
-    """Return the settings that decide what this run computes."""
+def deciding(*configs: Config) -> list[str]:
+    """Return the settings that decide what a run with these settings computes."""
     # A schedule depends on the number of updates.
-    more = [] if config.lr_schedule == "constant" else ["max_gradient_updates"]
-    return [*ALGORITHM, *more]
+    constant = all(config.lr_schedule == "constant" for config in configs)
+    return ALGORITHM if constant else [*ALGORITHM, "max_gradient_updates"]
+
+
+def describe_history(history: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a line for each time that settings were changed, by the updates before it."""
+    return [
+        in_one_line(
+            f"until update {update}: "
+            + ", ".join(f"{flag(name)} {shown(value)}".strip() for name, value in former.items())
+        )
+        for update, former in history.items()
+    ]

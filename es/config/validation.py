@@ -7,7 +7,8 @@ from es.config import FIELDS, Config, flag, flag_with_value, shown
 from es.config.option import Check
 from es.errors import UsageError
 
-FOR_TEST = ("episodes", "no_render", "video", "json", "stochastic_start")
+LONGEST = 100  # characters of a value in a message
+FOR_TEST = ("episodes", "no_render", "greedy", "video", "json", "stochastic_start")
 
 
 def validate(config: Config, *, combinations: bool = True) -> None:
@@ -41,9 +42,10 @@ def require(name: str, value: Any, check: Check | None) -> None:
     """Raise UsageError if a flag's value does not pass its check."""
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{name} {value}: must be a finite number")
-    if value is not None and check is not None and not check[0](value):
+    if value is not None and check is not None and not check.passes(value):
         text = shown(value) if isinstance(value, tuple) else repr(value)
-        raise UsageError(f"{name} {text}: {check[1]}")
+        text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+        raise UsageError(f"{name} {text}: {check.words}")
 
 
 def _validate_combinations(config: Config) -> None:
@@ -67,6 +69,28 @@ def _validate_combinations(config: Config) -> None:
         f"--sigma-min {config.sigma_min}: must be at most --sigma {config.sigma}": (
             (config.sigma_min or 0) > config.sigma
         ),
+        "--sigma-adapt: compares pairs, and --sampling gaussian has none": (
+            config.sigma_adapt and not mirrored
+        ),
+        f"--param-fraction {config.param_fraction}: does not go with --sigma-adapt, which judges "
+        "every parameter's noise": config.sigma_adapt and config.param_fraction < 1,
+        f"--top-directions {config.top_directions}: does not go with --sigma-adapt, which compares "
+        "all pairs": config.sigma_adapt and config.top_directions is not None,
+        f"--sigma-lr {config.sigma_lr}: is for --sigma-adapt; give both or none": (
+            config.sigma_lr != FIELDS["sigma_lr"].default and not config.sigma_adapt
+        ),
+        f"--n-max {config.n_max}: is for --frames-per-update; give both or none": (
+            config.n_max is not None and config.frames_per_update is None
+        ),
+        f"--n-max {config.n_max}: must be at least --n {config.n}, and even for mirrored pairs": (
+            config.n_max is not None
+            and (config.n_max < config.n or (mirrored and config.n_max % 2 == 1))
+        ),
+        "--optimizer clipup and --max-speed, its longest step, belong together; give both": (
+            (config.optimizer_name == "clipup") != (config.max_speed is not None)
+        ),
+        "--init zero: is for linear policies, whose layers are no products; give --hidden-sizes "
+        "without numbers": config.init == "zero" and bool(config.hidden_sizes),
         f"--activation {config.activation}: is for hidden layers, and --hidden-sizes names none": (
             not config.hidden_sizes and config.activation != "selu"
         ),
@@ -75,9 +99,9 @@ def _validate_combinations(config: Config) -> None:
         ),
         f"--rollout-timeout {config.rollout_timeout}: ends worker processes, and --workers 0 has "
         "none; leave it out": config.rollout_timeout is not None and config.workers == 0,
-        f"--n {config.n}: with --episodes-per-perturbation {config.episodes_per_perturbation} "
+        f"--n {config.n_most}: with --episodes-per-perturbation {config.episodes_per_perturbation} "
         "that is too many episodes; a million are possible": (
-            config.n * config.episodes_per_perturbation > 10**6
+            config.n_most * config.episodes_per_perturbation > 10**6
         ),
     }
     for message, applies in refused.items():

@@ -3,7 +3,7 @@
 import re
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import ale_py
 import gymnasium
@@ -20,6 +20,56 @@ NUMBER = struct.Struct("<I")  # as a saved state holds one
 def is_bare(env: gymnasium.Env) -> bool:
     """Return whether this is an emulator without wrappers that takes single actions."""
     return type(env) is ale_py.AtariEnv and isinstance(env.action_space, gymnasium.spaces.Discrete)
+
+
+class Opening:
+    """Begin each life of a game with FIRE and the action after it, whatever is chosen.
+
+    Some games wait for FIRE. Raise ValueError if the game has no such action.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        emulator: Any = env.unwrapped
+        names = emulator.get_action_meanings()
+        if "FIRE" not in names or not isinstance(env.action_space, gymnasium.spaces.Discrete):
+            raise ValueError("has no action FIRE")
+        self._fire = names.index("FIRE")
+        self.reset()
+
+    def reset(self) -> None:
+        """Start an episode."""
+        self._lives, self._left = 0, 2
+
+    def __call__(self, action: Any, lives: int) -> Any:
+        """Return what is played instead of an action, or the action itself.
+
+        lives: how many were left before it; 0 if unknown.
+        """
+        if lives < self._lives:
+            self._left = 2
+        self._lives = lives
+        if not self._left:
+            return action
+        self._left -= 1
+        return self._fire + 1 - self._left
+
+
+class FireReset(gymnasium.Wrapper):
+    """Press FIRE for a policy that need not know of it, as `Opening` does."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self._opening, base = Opening(env), cast(ale_py.AtariEnv, env.unwrapped)
+        self._lives = base.ale.lives
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        self._opening.reset()
+        return super().reset(**kwargs)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Play FIRE, the action after it, or this action."""
+        return self.env.step(self._opening(action, self._lives()))
 
 
 class AtariImages(gymnasium.Wrapper):

@@ -1,5 +1,6 @@
 """The environments that can be trained on, as `--list-envs` shows them."""
 
+import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -8,7 +9,7 @@ import gymnasium
 from gymnasium import spaces
 
 from es.environments.spaces import describe_actions
-from es.errors import UsageError
+from es.errors import UsageError, blaming
 
 Make = Callable[[str], gymnasium.Env]  # an environment by its name
 ROW = "{:<34} {:<22} {:<18} {:<13} {}"
@@ -22,7 +23,10 @@ def show(words: Sequence[str], make: Make, tuned: Mapping[str, Sequence[str]]) -
     """
     wanted = names(words)
     if not wanted:
-        raise UsageError(f"--list-envs {' '.join(words)}: there is no such environment")
+        raise UsageError(
+            f"--list-envs {' '.join(words)}: there is no such environment; those that a module "
+            "registers are listed by its name and a colon: --list-envs MODULE:"
+        )
     missing = 0
     rows: dict[str, tuple[str, str, str]] = {}  # all versions of a game have the same spaces
     print(ROW.format("environment", "observations", "actions", "network", "tuned settings"))
@@ -47,10 +51,17 @@ def show(words: Sequence[str], make: Make, tuned: Mapping[str, Sequence[str]]) -
 
 
 def names(words: Sequence[str]) -> list[str]:
-    """Return the sorted names that contain one of the words, in any case; see `show`."""
+    """Return the sorted names that contain one of the words, in any case; see `show`.
+
+    A word MODULE:NAME is looked for among the names that the module registers.
+    """
     if words:
-        lower = [word.lower() for word in words]
-        found = [name for name in known_names() if any(word in name.lower() for word in lower)]
+        found = []
+        for word in words:
+            module, colon, part = word.rpartition(":")
+            known = _names_of(module) if colon else known_names()
+            found += [name for name in known if part.lower() in name.lower()]
+        found = [*dict.fromkeys(found)]
     else:
         newest: dict[str, int] = {}
         for spec in gymnasium.registry.values():
@@ -59,6 +70,26 @@ def names(words: Sequence[str]) -> list[str]:
         old = {f"{game}{kind}" for game in _games() for kind in ("", "NoFrameskip")}
         found = [f"{base}-v{version}" for base, version in newest.items() if base not in old]
     return sorted(found, key=str.lower)
+
+
+def _names_of(module: str) -> list[str]:
+    """Import a module; return the names of its environments, as --env-name takes them."""
+    before = {*gymnasium.registry}
+    with blaming(f"--list-envs {module}: cannot be imported"):
+        importlib.import_module(module)
+    # Those of a module that had been imported before are told by their namespace or their code.
+    return [
+        f"{module}:{name}"
+        for name, spec in gymnasium.registry.items()
+        if name not in before
+        or spec.namespace == module
+        or re.match(rf"{re.escape(module)}([.:]|$)", _module_of(spec.entry_point))
+    ]
+
+
+def _module_of(entry_point: object) -> str:
+    """Return the module of a class, or the string that names both."""
+    return str(getattr(entry_point, "__module__", entry_point))
 
 
 def known_names() -> list[str]:

@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 ACTIONS, RIGHT = 3, 1
 MOST_STATES = 4096  # each has an observation of that size
+MOST_PAID = 1e30  # in a step, so that no return is infinite
 CELL = 100  # pixels of a picture's squares
 DARK, LIGHT = 60, 240
 
@@ -40,6 +41,8 @@ class CyclicMDP(gymnasium.Env):
         self._rewards = [float(reward) for reward in given]
         if len(self._rewards) != states:
             raise ValueError(f"rewards has {len(self._rewards)} numbers for {states} states")
+        if not all(abs(reward) <= MOST_PAID for reward in self._rewards):
+            raise ValueError(f"rewards must be from {-MOST_PAID:g} to {MOST_PAID:g}")
         self._horizon, self.render_mode = horizon, render_mode
         self.observation_space = spaces.Box(0, 1, (states,), np.float32)
         self.action_space = spaces.Discrete(ACTIONS)

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from es.errors import MisfitError
 from es.kernels.images import standardize
 from es.noise import FloatArray
 
@@ -55,7 +56,7 @@ class ImageView:
 
     def __init__(self, env: gymnasium.Env) -> None:
         space: Any = env.observation_space
-        shape = space.shape
+        self._shape = shape = space.shape
         self._channels_first = len(shape) == 3 and shape[0] < shape[2]
         self._to_bytes = None if space.dtype == np.uint8 else np.float32(255 / space.high.max())
         height, width = shape[-2:] if self._channels_first else shape[:2]
@@ -66,7 +67,16 @@ class ImageView:
         self.reset = self._normalizer.reset
 
     def __call__(self, observation: np.ndarray) -> FloatArray:
-        """Return the preprocessed and normalised image: (1, 42, 42), valid until the next call."""
+        """Return the preprocessed and normalised image: (1, 42, 42), valid until the next call.
+
+        Raise MisfitError for an observation of another shape.
+        """
+        observation = np.asarray(observation)
+        if observation.shape != self._shape or observation.dtype.kind not in "buif":
+            raise MisfitError(
+                f"its observation has the shape {observation.shape} and the type "
+                f"{observation.dtype}, and should be an image of the shape {self._shape}"
+            )
         if self._to_bytes is not None:
             observation = self._to_bytes * observation.astype(np.float32)
         if self._channels_first:

@@ -129,6 +129,7 @@ def _layers(packed, plan, scratch):
         inputs, outputs = plan[layer], plan[layer + 1]
         rows = 1 + (inputs + UNROLL - 1) // UNROLL * UNROLL
         y = x[(inputs + PANEL - 1) // PANEL * PANEL :]
+        x[inputs : rows - 1] = _ZERO  # infinite numbers before, times 0, have made it NaN
         dense(weights, x, inputs, outputs, y)
         if layer < last:
             _activate(y[:outputs], plan[0])

@@ -10,11 +10,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from es.kernels.layers import choose, squash
-from es.noise import FloatArray, action_noise
+from es.noise import FloatArray, action_noise, action_samples
 
 NoiseSeeds = tuple[int, int] | None
+Integers = npt.NDArray[np.int64]
 
 
 def count_outputs(actions: Mapping[str, Any]) -> int:
@@ -29,23 +31,59 @@ def count_outputs(actions: Mapping[str, Any]) -> int:
 def make_decoder(actions: Mapping[str, Any], outputs: FloatArray) -> Callable[[int], Any]:
     """Return a function that makes the described action, given the index of the largest output.
 
-    outputs: (outputs,), which the network overwrites in each step.
+    outputs: (outputs,), which the network overwrites in each step. A decoder that is a `Box` or
+    `Sampler` is to be reset before each episode.
     """
-    if actions["kind"] == "discrete":
-        return partial(operator.add, actions["start"])
-    if actions["kind"] == "box":
+    kind, sampled = actions["kind"], actions.get("sample")
+    if kind == "box":
         return Box(actions, outputs)
-    shape = actions["shape"]
-    if actions["kind"] == "multi-binary":
-        return lambda _: (outputs > 0).reshape(shape).astype(np.int8)
-    counts, start = (np.array(actions[name], np.int64) for name in ("counts", "start"))
+    if kind == "multi-binary":
+        return lambda _: (outputs > 0).reshape(actions["shape"]).astype(np.int8)
+    if kind == "discrete" and not sampled:
+        return partial(operator.add, actions["start"])
+    start = np.array(actions["start"], np.int64)
+    counts = np.array([actions["n"]] if kind == "discrete" else actions["counts"], np.int64)
     choices = np.empty_like(counts)
+
+    def action() -> Any:
+        if kind == "discrete":
+            return int(choices[0] + start)
+        return (choices + start).reshape(actions["shape"]).astype(actions["dtype"])
+
+    if sampled:
+        return Sampler(outputs, counts, choices, action)
 
     def multi_discrete(_: int) -> np.ndarray:
         choose(outputs, counts, choices)
-        return (choices + start).reshape(shape).astype(actions["dtype"])
+        return action()
 
     return multi_discrete
+
+
+class Sampler:
+    """Draw each choice with the probabilities of the softmax of its outputs.
+
+    outputs: (outputs,). counts: how many of them belong to each choice. choices: like counts, in
+    which `action` finds what was drawn.
+    """
+
+    def __init__(
+        self, outputs: FloatArray, counts: Integers, choices: Integers, action: Callable[[], Any]
+    ) -> None:
+        self._outputs, self._counts, self._choices, self._action = outputs, counts, choices, action
+        self.reset(None, None)
+
+    def reset(self, seed: int | None, noise_seeds: NoiseSeeds) -> None:
+        """Start an episode, whose seed decides what is drawn; None: at random."""
+        self._draw = action_samples(seed).standard_exponential
+
+    def __call__(self, largest: int) -> Any:
+        """Return an action."""
+        # The Gumbel-max trick, as -log of an exponential number is a Gumbel one (Maddison et al.
+        # 2014); rounded, since the last digit of a logarithm depends on the processor.
+        perturbed = self._outputs - np.log(self._draw(self._outputs.size))
+        choose(perturbed.astype(np.float32), self._counts, self._choices)
+        return self._action()
 
 
 class Box:
@@ -76,7 +114,7 @@ class Box:
 
             self._fill = choose_values
 
-    def reset(self, noise_seeds: NoiseSeeds) -> None:
+    def reset(self, seed: int | None, noise_seeds: NoiseSeeds) -> None:
         """Start an episode with its own noise."""
         noisy = self._std > 0 and noise_seeds is not None
         self._noise = action_noise(noise_seeds) if noisy else None  # type: ignore

@@ -8,7 +8,7 @@ import numpy as np
 from es.kernels import convolutions, layers, packing
 from es.kernels.convolutions import CHANNELS
 from es.kernels.packing import aligned, packed_size, whole_panels
-from es.networks.actions import Box, NoiseSeeds, count_outputs, make_decoder
+from es.networks.actions import Box, NoiseSeeds, Sampler, count_outputs, make_decoder
 from es.noise import DoubleArray, FloatArray
 
 SIZES = (42, 21, 11, 6, 3)  # of the image's sides, before and after each convolution
@@ -19,7 +19,7 @@ VARIANCE_ADDED = 1e-5  # as in torch's batch normalisation
 
 
 class ConvLSTMActor:
-    """Play the Convnet-LSTM, one observation at a time: the best action, without sampling.
+    """Play the Convnet-LSTM, one observation at a time.
 
     vbn_batch: (N, 1, 42, 42) float32, for virtual batch normalisation. outputs: (outputs,), of the
     last observation.
@@ -64,15 +64,15 @@ class ConvLSTMActor:
         packing.pack_lstm(*weights_and_biases, FEATURES, UNITS, self._lstm)
         packing.pack_dense(next(parts), next(parts), UNITS, self.outputs.size, self._head)
 
-    def reset(self, noise_seeds: NoiseSeeds = None) -> None:
-        """Start an episode. noise_seeds: for noise on its actions."""
+    def reset(self, seed: int | None = None, noise_seeds: NoiseSeeds = None) -> None:
+        """Start the episode of a seed. noise_seeds: for noise on its actions."""
         self._hidden[:] = 0
         self._cell[:] = 0
-        if isinstance(self._decode, Box):
-            self._decode.reset(noise_seeds)
+        if isinstance(self._decode, Box | Sampler):
+            self._decode.reset(seed, noise_seeds)
 
     def act(self, observation: np.ndarray) -> Any:
-        """Return the best action for an observation: (1, 42, 42) float32."""
+        """Return the action for an observation: (1, 42, 42) float32."""
         image = self._convolve(observation, len(self._images) - 1)
         layers.selu(image)
         convolutions.channels_first(image, SIZES[-1], self._x)

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from es.errors import MisfitError
 from es.kernels.layers import ACTIVATIONS, mlp, normalized_mlp
 from es.kernels.packing import aligned, pack_dense, packed_size, whole_panels
-from es.networks.actions import Box, NoiseSeeds, count_outputs, make_decoder
+from es.networks.actions import Box, NoiseSeeds, Sampler, count_outputs, make_decoder
 from es.noise import DoubleArray, FloatArray
 
 
 class MLPActor:
-    """Play the MLP, one observation at a time: the best action, without sampling.
+    """Play the MLP, one observation at a time.
 
     outputs: (outputs,), of the last observation.
     """
@@ -36,12 +37,14 @@ class MLPActor:
             self._statistics = np.zeros((4, inputs))
             self._statistics[1] = 1
             self._forward = partial(normalized_mlp, *arguments, self._statistics.reshape(-1))
-        self._input = np.empty(inputs)
+        self._inputs = inputs
         actions = network["actions"]
         self._decode = make_decoder(actions, self.outputs)
         # Most often the index of the largest output is the action, which saves a call.
         is_action = actions["kind"] == "discrete" and actions["start"] == 0
-        self._choose = self._forward if is_action else self._forward_and_decode
+        is_action = is_action and not actions.get("sample")
+        self._compiled = self._forward if is_action else self._forward_and_decode
+        self._choose = self._compiled
 
     def bind(self, theta: FloatArray, statistics: DoubleArray | None = None) -> None:
         """Use theta: (P,) float32, and statistics: (2, inputs) for the observations."""
@@ -54,20 +57,19 @@ class MLPActor:
         if self._statistics is not None and statistics is not None:
             self._statistics[:2] = statistics
 
-    def reset(self, noise_seeds: NoiseSeeds = None) -> None:
-        """Start an episode. noise_seeds: for noise on its actions."""
-        if isinstance(self._decode, Box):
-            self._decode.reset(noise_seeds)
+    def reset(self, seed: int | None = None, noise_seeds: NoiseSeeds = None) -> None:
+        """Start the episode of a seed. noise_seeds: for noise on its actions."""
+        if isinstance(self._decode, Box | Sampler):
+            self._decode.reset(seed, noise_seeds)
         if self._statistics is not None:
             self._statistics[2:] = 0
 
     def act(self, observation: np.ndarray) -> Any:
-        """Return the best action for an observation: (inputs,)."""
+        """Return the action for an observation: (inputs,); raise MisfitError."""
         try:
             return self._choose(observation)
-        except TypeError:  # neither float32 nor float64, not contiguous, read-only, no array ...
-            self._choose = partial(self._convert_and, self._choose)
-            return self._choose(observation)
+        except (TypeError, ValueError):  # not contiguous, integers, read-only, no array, misfit ...
+            return self._adapt(observation)
 
     def observed(self) -> DoubleArray | None:
         """Return sums of the deviations since the reset and of their squares: (2, inputs)."""
@@ -76,6 +78,21 @@ class MLPActor:
     def _forward_and_decode(self, observation: np.ndarray) -> Any:
         return self._decode(self._forward(observation))
 
-    def _convert_and(self, choose: Callable[[np.ndarray], Any], observation: np.ndarray) -> Any:
-        np.copyto(self._input, observation, casting="unsafe")
-        return choose(self._input)
+    def _adapt(self, observation: Any) -> Any:
+        """Convert this observation, and all that follow."""
+        try:
+            found = np.asarray(observation)
+        except ValueError:
+            found = np.empty(0, object)  # a list of lists of different lengths
+        if found.shape != (self._inputs,) or found.dtype.kind not in "biuf":
+            raise MisfitError(
+                f"its observation has the shape {found.shape} and the type {found.dtype}, and "
+                f"should hold {self._inputs} numbers",
+                steps_ago=1,
+            )
+        self._choose = self._convert
+        return self._choose(observation)
+
+    def _convert(self, observation: Any) -> Any:
+        # Unlike np.copyto, this neither repeats a single number nor reads text.
+        return self._compiled(np.asarray(observation).astype(np.float64, "C", "same_kind"))

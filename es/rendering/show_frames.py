@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import gymnasium
 import numpy as np
 
-from es.errors import UsageError
+from es.errors import UsageError, in_short
 from es.rendering.mujoco import CAMERA_CHOICES, Followed, choose_backend, travelling_body
 
 
@@ -68,13 +68,14 @@ class ShowFrames(gymnasium.Wrapper):
     def _show(self) -> None:
         try:
             pixels: Any = np.asarray(self.env.render(), np.uint8)
-            if pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
+            if pixels.ndim != 3 or pixels.shape[2] not in (3, 4) or not pixels.size:
                 raise ValueError(f"its pictures have the shape {pixels.shape}")
+            pixels = pixels[..., :3]  # without transparency
             self._shape = self._shape or pixels.shape
             if pixels.shape != self._shape:
                 raise ValueError(f"its pictures change from {self._shape} to {pixels.shape}")
         except Exception as error:  # no graphics for the simulator, or no pictures at all
-            what = f"the environment cannot be shown ({' '.join(str(error).split())})"
+            what = f"the environment cannot be shown ({in_short(error)})"
             raise UsageError(f"{self._flag}: {what}; give --no-render") from error
         self._viewer.show(Picture(pixels, self._episode, self._return))
 
@@ -94,7 +95,7 @@ def make_drawn(
         if "mujoco" in sys.modules:
             choose_backend()
     except UsageError as error:
-        raise UsageError(f"{error}; {remedy}") from error
+        raise UsageError(f"{error.message}; {remedy}", error.trace) from error
     body = travelling_body(env)
     if body is None:
         return env

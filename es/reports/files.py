@@ -1,58 +1,79 @@
-"""A run's figures by update, in progress.csv, TensorBoard and Weights & Biases."""
-
-from pathlib import Path
+"""A run's figures, in its tables, TensorBoard and Weights & Biases."""
 
 import numpy as np
 
 from es.noise import DoubleArray
-from es.reports.append_only import AppendOnlyFile
-from es.reports.progress_csv import carry_progress_on
-from es.reports.record import COLUMNS, Distributions, Figures, Record
+from es.reports.append_only import AppendOnlyFile, Place
+from es.reports.record import (
+    COLUMNS,
+    EVALUATION_COLUMNS,
+    Distributions,
+    EvaluationRecord,
+    Figures,
+    Record,
+)
+from es.reports.tables import carry_on, header
 from es.reports.tensorboard import EventFile
 from es.reports.wandb import WandbReporter
-from es.runs.directory import PROGRESS
+from es.runs.checkpoint import Counters
+from es.runs.directory import EVALUATIONS, PROGRESS
 
 METRICS = ("returns/unperturbed_return", "evaluation/return_mean")  # to compare runs by
+SUMMARY = ("mean", "std", "min", "max")  # of an evaluation's returns
 LARGEST = 1e150  # a histogram of larger returns could overflow
 
 
 class ProgressFiles:
     """Add figures to the files in a run's directory, and to Weights & Biases if `wandb` is given.
 
-    update: of the checkpoint that the run is resumed from. Later rows and events are dropped, since
-    these updates are played again.
+    counters: of the checkpoint that the run is resumed from. Later rows and events are dropped,
+    since these updates are played again.
     """
 
-    def __init__(self, directory: Path, update: int, wandb: WandbReporter | None = None) -> None:
-        carry_progress_on(directory / PROGRESS, update)
-        self.csv = AppendOnlyFile(directory / PROGRESS)
-        self.events = EventFile(directory, purge_step=update + 1)
+    def __init__(
+        self, place: Place, counters: Counters, wandb: WandbReporter | None = None
+    ) -> None:
+        update, directory = counters.update, place.path
+        carry_on(directory / PROGRESS, COLUMNS, update)
+        self._evaluated = -1
+        if (directory / EVALUATIONS).exists():
+            self._evaluated = carry_on(directory / EVALUATIONS, EVALUATION_COLUMNS, update)
+        self.csv = AppendOnlyFile(place, PROGRESS, header(COLUMNS))
+        self.evaluations = AppendOnlyFile(place, EVALUATIONS, header(EVALUATION_COLUMNS))
+        self.events = EventFile(place, purge_step=counters.frames + 1)
         self._wandb = wandb
 
     def add(self, record: Record, returns: DoubleArray) -> None:
-        """Add an update, which is on the disk once both files are flushed. returns: (n,)."""
-        self.csv.write((",".join(map(str, record)) + "\n").encode())
-        named = zip(COLUMNS[1:], record[1:], strict=True)
+        """Add an update, which is on the disk once all files are flushed. returns: (n,)."""
+        self.csv.write(_row(record))
         drawable = returns[np.abs(returns) < LARGEST]
         self._add(
-            record.update,
-            {_tag(column): value for column, value in named},
+            record.frames,
+            {_tag(column): value for column, value in record._asdict().items()},
             {"returns/population": drawable} if drawable.size else {},
         )
 
-    def add_evaluation(self, update: int, mean: float, std: float) -> None:
-        """Add the evaluation of the parameters after `update` updates."""
-        self._add(update, {"evaluation/return_mean": mean, "evaluation/return_std": std}, {})
+    def add_evaluation(self, record: EvaluationRecord) -> None:
+        """Add an evaluation, unless the files have it from before the run was resumed."""
+        if record.update > self._evaluated:
+            self._evaluated = record.update
+            self.evaluations.write(_row(record))
+            figures = {f"evaluation/return_{name}": getattr(record, name) for name in SUMMARY}
+            self._add(record.frames, figures, {})
 
     def close(self) -> None:
-        """Close both files."""
-        self.csv.close()
-        self.events.close()
+        """Close all files."""
+        for file in (self.csv, self.evaluations, self.events):
+            file.close()
 
-    def _add(self, update: int, figures: Figures, distributions: Distributions) -> None:
-        self.events.add(update, figures, distributions)
+    def _add(self, frames: int, figures: Figures, distributions: Distributions) -> None:
+        self.events.add(frames, figures, distributions)
         if self._wandb:
-            self._wandb.add(update, figures, distributions)
+            self._wandb.add(frames, figures, distributions)
+
+
+def _row(record: Record | EvaluationRecord) -> bytes:
+    return (",".join(map(str, record)) + "\n").encode()
 
 
 def _tag(column: str) -> str:

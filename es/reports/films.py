@@ -19,15 +19,16 @@ from es.runs.directory import VIDEOS, RunDir
 
 PROGRAM, PREVIEW = "es", "es.reports.preview"  # modules that are run
 MOST_WAITING = 20  # recording takes seconds, and an update may take none
-SNAPSHOTS, RECORDINGS = ".update-*.safetensors", ".*.recording.*"
+SNAPSHOTS, RECORDINGS = ".update-*-frames-*.safetensors", ".*.recording.*"
 
 
 class VideoRecorder:
     """Record an episode of each snapshot of a run, by `main.py --test --video` in a thread.
 
-    A snapshot is a checkpoint `videos/.update-<K>.safetensors`, which is deleted once its video
-    `update-<K>.mp4` is there. Snapshots that an earlier process of the run has left are recorded
-    first. Those that an interrupt or a full disk leaves are recorded when the run is carried on.
+    A snapshot is a checkpoint `videos/.update-<K>-frames-<F>.safetensors`, which is deleted once
+    its video `update-<K>.mp4` is there. Snapshots that an earlier process of the run has left are
+    recorded first. If too many wait, every other one is left out. Those that an interrupt or a full
+    disk leaves are recorded when the run is carried on.
     """
 
     def __init__(self, directory: RunDir, env_name: str, console: Terminal) -> None:
@@ -39,7 +40,7 @@ class VideoRecorder:
         self._failure = self._not_shown = ""
         self._told = self._hurried = False
         self._queue: SimpleQueue[Path | None] = SimpleQueue()
-        for snapshot in sorted(self._folder.glob(SNAPSHOTS), key=_update):
+        for snapshot in sorted(self._folder.glob(SNAPSHOTS), key=_counts):
             self._queue.put(snapshot)
         self._thread = threading.Thread(target=self._work, name="videos", daemon=True)
         self._thread.start()
@@ -47,15 +48,19 @@ class VideoRecorder:
     def record(self, checkpoint: Checkpoint) -> None:
         """Have an episode of the checkpoint's policy recorded; raise OSError."""
         self._directory.check()  # another run may have taken its place
-        if waiting(self._directory.path) < MOST_WAITING:
-            snapshot = self._folder / f".update-{checkpoint.counters.update}.safetensors"
-            checkpoints.save(checkpoint, snapshot)
-            self._queue.put(snapshot)
-        elif not self._told:
-            self._told = True
-            self._console.warn(
-                "too many episodes wait to be recorded (--video-every): videos are left out"
-            )
+        pending = sorted(self._folder.glob(SNAPSHOTS), key=_counts)
+        if len(pending) >= MOST_WAITING:
+            for every_other in pending[2::2]:  # the first is being recorded, or soon the second
+                every_other.unlink(missing_ok=True)
+            if not self._told:
+                self._told = True
+                self._console.warn(
+                    "too many episodes wait to be recorded (--video-every): some are left out"
+                )
+        update, _, frames, *_ = checkpoint.counters
+        snapshot = self._folder / f".update-{update}-frames-{frames}.safetensors"
+        checkpoints.save(checkpoint, snapshot)
+        self._queue.put(snapshot)
 
     def close(self, hurried: Callable[[], bool]) -> None:
         """Wait for all videos, unless `hurried` returns that the user does not want to."""
@@ -99,7 +104,9 @@ class VideoRecorder:
                 self._record(snapshot)
 
     def _record(self, snapshot: Path) -> None:
-        update = _update(snapshot)
+        if not snapshot.exists():  # it was left out
+            return
+        update, frames = _counts(snapshot)
         video = self._folder.resolve() / f"update-{update}.mp4"
         files = ("--restore", str(snapshot.resolve()), "--video", str(video))
         failure = self._run(PROGRAM, "--test", "--silent", "--env-name", self._env_name, *files)
@@ -107,7 +114,7 @@ class VideoRecorder:
             self._failure = failure
             return
         snapshot.unlink()
-        if failure := self._run(PREVIEW, str(video), str(update)):
+        if failure := self._run(PREVIEW, str(video), str(frames)):
             self._not_shown = f"{video}: is not shown by TensorBoard ({failure})"
 
     def _run(self, module: str, *arguments: str) -> str:
@@ -131,5 +138,7 @@ def waiting(run_dir: Path) -> int:
     return len(list((run_dir / VIDEOS).glob(SNAPSHOTS)))
 
 
-def _update(snapshot: Path) -> int:
-    return int(re.findall(r"\d+", snapshot.name)[0])
+def _counts(snapshot: Path) -> tuple[int, int]:
+    """Return a snapshot's update and frames."""
+    update, frames = map(int, re.findall(r"\d+", snapshot.name))
+    return update, frames

@@ -20,7 +20,7 @@ import numpy as np
 from es.noise import DoubleArray
 from es.reports import plotting
 from es.reports.one_shot import start
-from es.reports.progress_csv import Progress, read_progress, running_mean, smoothing_window
+from es.reports.tables import Table, read_progress, running_mean, smoothing_window
 from es.runs.directory import CURVE, PROGRESS
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def draw(directory: Path, title: str, target: float | None = None) -> None:
     plotting.save(figure, directory / CURVE)
 
 
-def learning_curve(progress: Progress, title: str, target: float | None = None) -> Figure:
+def learning_curve(progress: Table, title: str, target: float | None = None) -> Figure:
     """Draw a run's returns. target: its --target-return, if any."""
     figure, (axes,) = plotting.new_figure(
         [title], "episodes", "return (sum of an episode's rewards)"

@@ -1,12 +1,13 @@
-"""The figures of one update: a row of progress.csv."""
+"""The figures of an update, and of an evaluation: rows of progress.csv and evaluations.csv."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from es.algorithm.population import Population
+from es.algorithm.population import Population, mean_and_std
 from es.noise import DoubleArray
+from es.runs.checkpoint import Counters
 
 Figures = Mapping[str, float]  # by the names that they are shown under
 Distributions = Mapping[str, DoubleArray]  # by name, too: many numbers each
@@ -41,23 +42,58 @@ class Record(NamedTuple):
     steps_per_second: float
 
 
-COLUMNS = Record._fields
+class EvaluationRecord(NamedTuple):
+    """An evaluation of the policy after so many updates, as the columns of evaluations.csv.
+
+    frames, wall_seconds: of the training up to there, as in the row of that update. episodes: how
+    many fresh ones were played. mean, std, min, max: of their returns. returns: all of these,
+    separated by spaces.
+    """
+
+    update: int
+    frames: int
+    wall_seconds: float
+    episodes: int
+    mean: float
+    std: float
+    min: float
+    max: float
+    returns: str
+
+
+COLUMNS, EVALUATION_COLUMNS = Record._fields, EvaluationRecord._fields
+
+
+def describe_evaluation(counters: Counters, returns: Sequence[float]) -> EvaluationRecord:
+    """Return the row of an evaluation. counters: of the evaluated policy."""
+    lowest, highest = float(np.min(returns)), float(np.max(returns))
+    return EvaluationRecord(
+        counters.update,
+        counters.frames,
+        counters.wall_seconds,
+        len(returns),
+        *mean_and_std(returns),
+        lowest,
+        highest,
+        " ".join(map(str, returns)),
+    )
 
 
 def describe_population(population: Population) -> dict[str, Any]:
     """Return a population's part of a `Record`, by column."""
     returns = population.returns[np.isfinite(population.returns)]
+    mean, std = mean_and_std(returns)
     # One more than the number of better ones; a return that is not finite is worse than all.
     better = int((returns > population.unperturbed).sum())
     rank = 1 + (better if np.isfinite(population.unperturbed) else population.returns.size)
     return {
-        "return_mean": float(returns.mean()),
-        "return_std": float(returns.std()),
+        "return_mean": mean,
+        "return_std": std,
         "return_max": float(returns.max()),
         "return_min": float(returns.min()),
         "unperturbed_return": population.unperturbed,
         "unperturbed_rank": rank,
-        "elite_count": int((returns > returns.mean()).sum()),
+        "elite_count": int((returns > mean).sum()),
         "non_finite": population.returns.size - returns.size,
         "episode_length_mean": float(np.mean(population.lengths)),
     }

@@ -6,16 +6,17 @@ from contextlib import suppress
 from functools import partial
 
 from es.noise import DoubleArray
+from es.reports.append_only import Place
 from es.reports.files import METRICS, ProgressFiles
 from es.reports.films import VideoRecorder
 from es.reports.learning_curve import CurvePainter
-from es.reports.record import Record
+from es.reports.record import EvaluationRecord, Record
 from es.reports.tensorboard import EVENTS, Settings
 from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
 from es.runs import checkpoint as checkpoints
 from es.runs.checkpoint import Checkpoint, Counters
-from es.runs.directory import BEST, CURVE, LATEST, PROGRESS, VIDEOS, RunDir
+from es.runs.directory import BEST, CURVE, EVALUATIONS, LATEST, PROGRESS, VIDEOS, RunDir
 from es.runs.writer import BackgroundWriter
 
 PICTURE_SECONDS, HURRIED_SECONDS = 20.0, 2.2  # to wait for the last picture
@@ -43,15 +44,18 @@ class Reporter:
     ) -> None:
         self.console = console
         self._directory, path = directory, directory.path
-        self._files = ProgressFiles(path, counters.update, wandb)
+
+        def warn(trouble: str) -> None:
+            console.warn(f"{path}: {trouble}")
+
+        self._files = ProgressFiles(Place(path, directory.check, warn), counters, wandb)
         self._files.events.add_hyperparameters(settings, METRICS)
         self._painter = CurvePainter(path, title, target)
         self._recorder = VideoRecorder(directory, filmed, console) if filmed else None
         self._wandb = wandb
-        self._update = self._shown = counters.update
+        self._frames = self._shown = counters.frames
         self._writer = BackgroundWriter(
-            lambda trouble: console.warn(f"{path}: {trouble}"),
-            precious=(PROGRESS, EVENTS, BEST, LATEST),
+            warn, precious=(PROGRESS, EVALUATIONS, EVENTS, BEST, LATEST)
         )
 
     def commit(
@@ -59,34 +63,35 @@ class Reporter:
         files: Mapping[str, Checkpoint],
         *,
         played: tuple[Record, DoubleArray] | None = None,
-        evaluation: tuple[int, float, float] | None = None,
+        evaluation: EvaluationRecord | None = None,
         film: Checkpoint | None = None,
     ) -> None:
         """Write figures, then checkpoints by file name, latest.safetensors last.
 
         In this order, a run that is carried on lacks nothing from before its latest checkpoint,
         except what the disk has refused.
-        played: an update, and its perturbations' returns. evaluation: the number of updates before
-        it, mean and standard deviation. film: the checkpoint to record an episode of.
+        played: an update, and its perturbations' returns. evaluation: one that was played before
+        it. film: the checkpoint to record an episode of.
         """
 
         def add() -> None:
             if evaluation is not None:
-                self._files.add_evaluation(*evaluation)
+                self._files.add_evaluation(evaluation)
             if played is not None:
                 self._files.add(*played)
-                self._update = played[0].update
+                self._frames = played[0].frames
 
         def draw() -> None:
             if played is not None:
                 self._painter.request()
-                # Each time that the updates have doubled: all pictures would fill the disk.
-                if self._update >= 2 * self._shown:
+                # Each time that the frames have doubled: all pictures would fill the disk.
+                if self._frames >= 2 * self._shown:
                     self._show_curve()
 
         jobs: dict[str, Callable[[], object]] = {
             "figures": add,  # in memory: this cannot fail
             PROGRESS: self._files.csv.flush,
+            EVALUATIONS: self._files.evaluations.flush,
             EVENTS: self._files.events.flush,
             CURVE: draw,
         }
@@ -117,7 +122,7 @@ class Reporter:
                 spent = time.monotonic() - start
                 self._wandb.close(
                     self._directory.path / CURVE,
-                    self._update,
+                    self._frames,
                     lambda: max(LEAST_SECONDS, patience() - spent),
                 )
             if self._recorder:
@@ -126,8 +131,8 @@ class Reporter:
     def _show_curve(self) -> None:
         picture = self._painter.redrawn()
         if picture is not None:
-            self._files.events.add_image("learning_curve", picture, self._update)
-            self._shown = self._update
+            self._files.events.add_image("learning_curve", picture, self._frames)
+            self._shown = self._frames
             with suppress(OSError):  # a missing picture is no reason to end a run
                 self._files.events.flush()
 

@@ -4,12 +4,13 @@ Records are written by TensorBoard's RecordWriter. Its EventFileWriter (and with
 would lose events and end its thread with a traceback when the disk is full.
 """
 
+import io
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -21,10 +22,11 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from es.reports.append_only import AppendOnlyFile
+from es.reports.append_only import AppendOnlyFile, Place
 from es.reports.record import Distributions, Figures
 
 EVENTS = "events.out.tfevents"
+MOMENT = re.compile(rf"{re.escape(EVENTS)}\.(\d{{1,19}})\.")  # in nanoseconds
 BUCKETS = 20
 SHOWN_FIRST = ("env_name", "lr", "n", "optimizer", "sigma")
 TYPES = {bool: api.DATA_TYPE_BOOL, str: api.DATA_TYPE_STRING}
@@ -32,17 +34,20 @@ Settings = Mapping[str, bool | float | str | None]
 
 
 class EventFile(AppendOnlyFile):
-    """Write a new event file in `directory`, which TensorBoard shows as a run of that name.
+    """Write a new event file, which TensorBoard shows as a run with its directory's name.
 
     purge_step: TensorBoard forgets all events of older files in the directory from this step on,
     since a resumed run writes them again. Events stay in memory until `flush`. Raises OSError.
     """
 
-    def __init__(self, directory: Path, purge_step: int | None = None) -> None:
+    def __init__(self, place: Place, purge_step: int | None = None) -> None:
         # TensorBoard reads the files of a directory in the order of their names.
-        name = f"{EVENTS}.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
-        super().__init__(directory / name)
-        self._add(0, file_version="brain.Event:2")
+        moments = [time.time_ns()]
+        for path in place.path.glob(f"{EVENTS}.*"):
+            if found := MOMENT.match(path.name):
+                moments.append(int(found[1]) + 1)  # the clock may have been set back since
+        name = f"{EVENTS}.{max(moments)}.{socket.gethostname()}.{os.getpid()}"
+        super().__init__(place, name, _event(0, file_version="brain.Event:2"))
         if purge_step is not None:
             self._add(purge_step, session_log=SessionLog(status=SessionLog.START))
         self.flush()
@@ -87,5 +92,11 @@ class EventFile(AppendOnlyFile):
         self._add(0, summary=hparams_pb(given, trial))
 
     def _add(self, step: int, **content: Any) -> None:
-        event = Event(wall_time=time.time(), step=step, **content)
-        RecordWriter(self).write(event.SerializeToString())
+        self.write(_event(step, **content))
+
+
+def _event(step: int, **content: Any) -> bytes:
+    record = io.BytesIO()
+    event = Event(wall_time=time.time(), step=step, **content)
+    RecordWriter(record).write(event.SerializeToString())
+    return record.getvalue()

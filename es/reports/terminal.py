@@ -1,4 +1,4 @@
-"""Output for the user: a live view on a terminal, a block of figures per update elsewhere."""
+"""Output for the user: a live view on a terminal, figures of updates one by one elsewhere."""
 
 import contextlib
 import os
@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from rich.console import Console
 
 from es.reports.live_view import RunLimits, RunView
-from es.reports.progress_csv import read_progress
+from es.reports.log import UpdateLog
 from es.reports.record import Record
+from es.reports.tables import read_progress
 from es.runs.directory import PROGRESS
 
 
@@ -23,10 +24,13 @@ class AsciiConsole(Console):
 
 
 class Terminal:
-    """Print to standard output; when silent, only warnings and the closing line."""
+    """Print to standard output; when silent, only warnings and the closing line.
 
-    def __init__(self, *, silent: bool) -> None:
-        self._silent = silent
+    log_every: the seconds between lines of figures where there is no live view.
+    """
+
+    def __init__(self, *, silent: bool, log_every: float = 0.0) -> None:
+        self._silent, self._log = silent, UpdateLog(log_every)
         self._view: RunView | None = None
         self._failed = False  # whether standard output could not be written
 
@@ -65,40 +69,22 @@ class Terminal:
     def report(
         self, record: Record, *, n: int, cap: int, use_adam: bool, best: float | None
     ) -> None:
-        """Show an update, in the live view or as a block.
+        """Show an update, in the live view or as the log has it.
 
         cap: the most steps of a training episode. best: the best score so far, if there is one.
         """
         if self._view:
             self._view.report(record, best)
             return
-        rank = f"{record.unperturbed_rank} out of {n + 1} (1 means gradient is uninformative)"
-        block = (
-            f"Episode num: {record.episodes}\n"
-            f"Average reward: {record.return_mean:.6f}\n"
-            f"Variance in rewards: {record.return_std**2:.6f}\n"
-            f"Max reward: {record.return_max:.6f}\n"
-            f"Min reward: {record.return_min:.6f}\n"
-            f"Batch size: {n}\n"
-            f"Max episode length: {cap}\n"
-            f"Sigma: {record.sigma:.6f}\n"
-            f"Learning rate: {record.lr:.6f}\n"
-            f"Total num frames seen: {record.frames}\n"
-            f"Unperturbed reward: {record.unperturbed_return:.6f}\n"
-            f"Unperturbed rank: {rank}\n"
-            f"Using Adam: {use_adam}\n"
-            f"Wall-clock: {record.wall_seconds:.1f} s\n"
-            f"Steps per second: {record.steps_per_second:.0f}\n"
-        )
-        if record.non_finite:
-            block += f"Returns not finite: {record.non_finite} (ranked last)\n"
-        self.say(block)
+        if text := self._log.add(record, n=n, cap=cap, use_adam=use_adam):
+            self.say(text)
 
     def stop(self) -> None:
-        """Stop the live view; its last lines stay, and text is printed below them."""
-        if self._view:
-            self._view.stop()
-            self._view = None
+        """Stop the live view, whose last lines stay, or show the last update as a block."""
+        self._stop_view()
+        if block := self._log.end():
+            with contextlib.suppress(BrokenPipeError):  # the run is over
+                self.say(block)
 
     def close(self, last_line: str = "") -> None:
         """Print the closing line, even when silent."""
@@ -106,6 +92,11 @@ class Terminal:
         if last_line and not self._print(last_line):
             with contextlib.suppress(OSError):
                 print(last_line, file=sys.stderr, flush=True)
+
+    def _stop_view(self) -> None:
+        if self._view:
+            self._view.stop()
+            self._view = None
 
     def _print(self, text: str) -> bool:
         """Print the text; return False if it is lost, in which case the run goes on.
@@ -115,7 +106,7 @@ class Terminal:
         try:
             print(text, flush=True)
         except OSError as error:
-            self.stop()
+            self._stop_view()
             if not self._failed:
                 self._failed = True
                 if isinstance(error, BrokenPipeError):

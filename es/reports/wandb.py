@@ -49,9 +49,9 @@ class WandbReporter:
         """Report figures and distributions by name."""
         self._put(partial(self._log, step, figures, distributions))
 
-    def close(self, picture: Path, update: int, patience: Callable[[], float]) -> None:
+    def close(self, picture: Path, step: int, patience: Callable[[], float]) -> None:
         """Report the picture and end the run; wait at most `patience()` seconds for it."""
-        self._put(partial(self._finish, picture, update))
+        self._put(partial(self._finish, picture, step))
         self._put(None)
         start = time.monotonic()
         while self._thread.is_alive() and time.monotonic() - start < patience():
@@ -147,9 +147,9 @@ class WandbReporter:
         }
         self._run.log({**figures, **histograms}, step=step)
 
-    def _finish(self, picture: Path, update: int) -> None:
+    def _finish(self, picture: Path, step: int) -> None:
         if picture.exists():
-            self._run.log({"learning_curve": self._wandb.Image(str(picture))}, step=update)
+            self._run.log({"learning_curve": self._wandb.Image(str(picture))}, step=step)
         self._run.finish()
 
 

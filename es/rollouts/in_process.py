@@ -1,18 +1,21 @@
 """The pool without worker processes."""
 
-import contextlib
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from es.errors import episode_trace, in_short, is_the_users_wish
 from es.rollouts.interface import FAILURES, Progress, failed
-from es.rollouts.rollout import Player, Recipe, Result, Snapshot, Task
+from es.rollouts.rollout import Player, Recipe, Result, Snapshot, Task, close
 
 
 class InProcessPool:
-    """A pool that plays every task in this process, one after the other, for debugging."""
+    """A pool that plays every task in this process, one after the other, for debugging.
 
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe, self._player = recipe, Player(recipe)
+    say: shows a line to the user.
+    """
+
+    def __init__(self, recipe: Recipe, say: Callable[[str], None] = print) -> None:
+        self._recipe, self._say = recipe, say
+        self._player: Player | None = Player(recipe)
 
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
@@ -30,17 +33,20 @@ class InProcessPool:
         return "no workers"
 
     def close(self) -> None:
-        """Close the environment."""
-        self._player.env.close()
+        """Close the environment, once."""
+        player, self._player = self._player, None
+        if player and (complaint := close(player.env)):
+            self._say(f"The environment was not closed well: {complaint}.")
 
     def _play(self, snapshot: Snapshot, task: Task) -> Result:
-        for attempt in range(1, FAILURES + 1):
+        for _ in range(FAILURES):
+            self._player = self._player or Player(self._recipe)
             try:
                 return self._player.play(snapshot, task)
-            except Exception as error:
-                if attempt == FAILURES:
-                    raise failed(task, "it raised", f":\n{traceback.format_exc()}") from error
-                with contextlib.suppress(Exception):  # close may fail after the first error
-                    self._player.env.close()
-                self._player = Player(self._recipe)
-        raise AssertionError
+            except BaseException as error:
+                if is_the_users_wish(error):
+                    raise
+                last = error
+            close(self._player.env)
+            self._player = None
+        raise failed(task, f"the last time: {in_short(last)}", episode_trace(last)) from last

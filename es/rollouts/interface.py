@@ -25,9 +25,9 @@ class Pool(Protocol):
         """End all workers without waiting for their episodes; may be called again."""
 
 
-def failed(task: Task, how: str, traceback: str) -> TaskError:
-    """Return the error of a task that cannot be played."""
-    error = TaskError(f"{task} failed {FAILURES} times; {how}{traceback}")
+def failed(task: Task, how: str, trace: str = "") -> TaskError:
+    """Return the error of a task that cannot be played. trace: the traceback, if there is one."""
+    error = TaskError(f"{task} failed {FAILURES} times; {how}", trace)
     error.index = task.index
     return error
 

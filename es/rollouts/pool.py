@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import multiprocessing
 
 from es.rollouts.interface import FAILURES, Progress, counted, failed
-from es.rollouts.processes import allow_open_files, cores
+from es.rollouts.processes import allow_open_files, cores, sharing_memory
 from es.rollouts.queue import TaskQueue
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task
 from es.rollouts.worker import IDLE, Done, Shared
@@ -32,6 +31,7 @@ class WorkerPool:
     """Persistent worker processes.
 
     size: P, the number of parameters. inputs: the size of observations if these are normalised.
+    spread: whether snapshots have a spread.
     workers: the number of processes; None: `members`; 'auto': one per core. timeout: seconds after
     which an episode hangs. say: shows a line to the user.
     """
@@ -43,6 +43,7 @@ class WorkerPool:
         size: int,
         members: int,
         inputs: int = 0,
+        spread: bool = False,
         workers: int | Literal["auto"] | None = None,
         timeout: float | None = None,
         say: Callable[[str], None] = print,
@@ -50,15 +51,16 @@ class WorkerPool:
         count = members if workers is None else cores() if workers == "auto" else workers
         context = multiprocessing.get_context("forkserver")
         self._queue = TaskQueue(context)
-        self._shared = Shared(
-            self._queue.reader,
-            torch.zeros(size).share_memory_(),
-            context.RawValue(ctypes.c_double),
-            context.RawArray(ctypes.c_double, 2 * inputs),
-            context.RawArray(ctypes.c_longlong, [IDLE] * count),
-            context.RawArray(ctypes.c_double, count),
-        )
-        self._snapshot = self._shared.snapshot()
+        with sharing_memory():
+            self._shared = Shared(
+                self._queue.reader,
+                torch.zeros(size).share_memory_(),
+                context.RawValue(ctypes.c_double),
+                context.RawArray(ctypes.c_double, 2 * inputs),
+                torch.zeros(size if spread else 0).share_memory_(),
+                context.RawArray(ctypes.c_longlong, [IDLE] * count),
+                context.RawArray(ctypes.c_double, count),
+            )
         self._processes = WorkerProcesses(context, recipe, self._shared)
         self._timeout, self._say = timeout, say
         self._batch = self._count = self._finished = 0
@@ -113,10 +115,7 @@ class WorkerPool:
 
     def begin(self, snapshot: Snapshot) -> None:
         """Start a batch, once all tasks of the last one are finished."""
-        np.copyto(self._snapshot.theta, snapshot.theta)
-        self._shared.sigma.value = snapshot.sigma
-        if self._snapshot.statistics is not None and snapshot.statistics is not None:
-            np.copyto(self._snapshot.statistics, snapshot.statistics)
+        self._shared.publish(snapshot)
         self._batch += 1
         self._failures.clear()
         self._finished, self._started = 0, time.monotonic()
@@ -164,7 +163,8 @@ class WorkerPool:
     def close(self) -> None:
         """End all workers: a free one closes its environment first, a busy one is killed."""
         self._queue.close()
-        self._processes.close()
+        for complaint in self._processes.close():
+            self._say(f"The environment was not closed well: {complaint}.")
 
     def _hand_out(self, tasks: Sequence[Task] = ()) -> None:
         """Fill the queue; the other tasks follow when it has room again."""
@@ -201,7 +201,7 @@ class WorkerPool:
             return
         self._failures[playing] += 1
         if self._failures[playing] == FAILURES:
-            raise failed(task, f"the last worker {lost.cause}", lost.traceback)
+            raise failed(task, f"the last worker {lost.cause}", lost.trace)
         self._hand_out([task])
 
     def _idle(self) -> bool:

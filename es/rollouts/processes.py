@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing import connection
 
-from es.errors import UsageError
+from es.errors import RunError, UsageError
 from es.program import IN_CHECKOUT, PROJECT
 
 OPEN_FILES = 8192  # enough for two thousand workers, and less than any system's limit
 CORES = "ES_CORES"  # this variable limits the number of cores that are used
 PRELOAD = "ES_PRELOAD"  # this variable names the environment whose simulator is preloaded
+MASTER = "ES_MASTER"  # this variable names the fork server's master, and its socket's folder
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
@@ -47,7 +48,8 @@ def start_forkserver(preload: Sequence[str]) -> None:
     from multiprocessing import forkserver
 
     # Always this package: workers could not import it, as a checkout's folder is not searched.
-    forkserver.set_forkserver_preload(["es.rollouts.worker", *preload])
+    ours = ("es.rollouts.fork_server", "es.rollouts.worker")
+    forkserver.set_forkserver_preload([*ours, *preload])
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # The fork server inherits the limit, and has open files for each worker.
     allow_open_files(OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES))
@@ -67,9 +69,12 @@ def for_helpers() -> Iterator[None]:
 
     Any start of a worker may start the fork server again, since that may have been killed.
     """
-    from multiprocessing import resource_tracker
+    from multiprocessing import resource_tracker, util
 
-    with variables(importing_variables()), warnings.catch_warnings():
+    values = importing_variables()
+    if multiprocessing.parent_process() is None:  # or it is the folder of another process
+        values[MASTER] = f"{os.getpid()} {util.get_temp_dir()}"
+    with variables(values), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a resource tracker that was killed and starts again
         resource_tracker.ensure_running()  # first, since it unblocks the signals
         signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
@@ -79,7 +84,7 @@ def for_helpers() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
 
 
-def end_with_parent(clean_up: Callable[[], None] = lambda: None) -> None:
+def end_with_parent(clean_up: Callable[[], object] = lambda: None) -> None:
     """End this process when its parent has ended, even in a long episode."""
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -104,6 +109,18 @@ def allow_open_files(wanted: int) -> None:
         raise UsageError(
             f"--workers: so many processes need {wanted} open files, and the system allows {hard}; "
             "use fewer (--workers auto)"
+        ) from error
+
+
+@contextmanager
+def sharing_memory() -> Iterator[None]:
+    """Raise RunError in this context if memory that processes share cannot be had."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # torch raises the latter
+        raise RunError(
+            f"--workers: no memory can be shared with worker processes ({error}); raise the limit "
+            "on the size of files (ulimit -f), make room in /dev/shm, or use --workers 0"
         ) from error
 
 

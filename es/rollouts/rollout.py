@@ -5,7 +5,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from es.errors import MisfitError, RunError, in_short, is_the_users_wish
 from es.noise import DoubleArray, FloatArray, Stream, derive_seeds, perturb, seed_shared_generators
+
+NUMBERS = frozenset((float, int, bool, np.float64, np.float32, np.int64, np.int32))  # quick to tell
+UNPERTURBED = (0, 0)  # its noise seed and sign
 
 
 class Environment(Protocol):
@@ -27,8 +31,8 @@ class Actor(Protocol):
     def bind(self, theta: FloatArray, statistics: DoubleArray | None = None) -> None:
         """Use theta, (P,) float32, and the statistics of a `Snapshot`."""
 
-    def reset(self, noise_seeds: tuple[int, int] | None = None) -> None:
-        """Begin an episode. noise_seeds: of the noise on its actions; None: no noise."""
+    def reset(self, seed: int | None = None, noise_seeds: tuple[int, int] | None = None) -> None:
+        """Begin the episode of a seed. noise_seeds: of noise on its actions; None: no noise."""
 
     def act(self, observation: Any) -> Any:
         """Return the action for the next step."""
@@ -61,11 +65,13 @@ class Snapshot(NamedTuple):
     """The parameters of one update's episodes. theta: (P,) float32.
 
     statistics: means and 1 / standard deviation, (2, inputs), if observations are normalised.
+    spread: (P,) float32, each parameter's sigma relative to the common one, if they differ.
     """
 
     theta: FloatArray
     sigma: float
     statistics: DoubleArray | None = None
+    spread: FloatArray | None = None
 
 
 class Task(NamedTuple):
@@ -81,17 +87,17 @@ class Task(NamedTuple):
 def training_tasks(
     seed: int,
     update: int,
-    perturbations: Sequence[tuple[int, int]],
+    members: Sequence[tuple[int, int]],
     cap: int,
     episodes: int = 1,
     seeding: str = "pair",
 ) -> list[Task]:
-    """Return tasks for each perturbation (noise seed, sign), then for the unperturbed parameters.
+    """Return the tasks of each member: noise seed and sign, or UNPERTURBED.
 
-    seeding: which members play the same episodes. pair: those with the same noise, so that returns
-    differ by its sign alone; update: all; independent: none.
+    Further members change no task of those before them. seeding: which members play the same
+    episodes. pair: those with the same noise, so that returns differ by its sign alone; update:
+    all; independent: none.
     """
-    members = [*perturbations, (0, 0)]
     keys: dict[str, Sequence[object]] = {
         "pair": [noise_seed if sign else None for noise_seed, sign in members],
         "update": [0] * len(members),
@@ -137,18 +143,52 @@ class Episode(NamedTuple):
 def rollout(
     env: Environment, actor: Actor, seed: int, cap: int, noise_seeds: tuple[int, int] | None = None
 ) -> Episode:
-    """Play one episode of at most `cap` steps; the outcome depends on the arguments alone."""
+    """Play one episode of at most `cap` steps; the outcome depends on the arguments alone.
+
+    Raise RunError, which names the step, if a reward is no number or an observation does not fit.
+    """
     seed_shared_generators(seed)
-    observation, _ = env.reset(seed=seed)
-    actor.reset(noise_seeds)
     step, act = env.step, actor.act
     total, steps = 0.0, 0
-    for steps in range(1, cap + 1):  # noqa: B007 (counted for the result)
-        observation, reward, terminated, truncated, _ = step(act(observation))
-        total += float(reward)  # a NumPy float32 would make the sum one
-        if terminated or truncated:
-            break
+    try:
+        observation, _ = env.reset(seed=seed)
+        actor.reset(seed, noise_seeds)
+        for steps in range(1, cap + 1):  # noqa: B007 (counted for the result)
+            observation, reward, terminated, truncated, _ = step(act(observation))
+            total += reward if type(reward) is float else as_number(reward)
+            if terminated or truncated:
+                break
+    except MisfitError as error:
+        played = max(0, steps - error.steps_ago)
+        place = f"after step {played}" if played else "at its start"
+        raise RunError(f"{place}, {error}") from error
     return Episode(total, steps)
+
+
+def as_number(reward: Any) -> float:
+    """Return a reward, or the only number of an array, as a float; raise MisfitError."""
+    if type(reward) in NUMBERS:
+        return float(reward)  # a NumPy float32 would make the sum one
+    found = np.asarray(reward)
+    if found.dtype.kind not in "biuf" or not found.size:
+        raise MisfitError(f"its reward is {reward!r}, not a number")
+    if found.size > 1:
+        raise MisfitError(
+            f"its reward is a vector, {found}, not a number: a wrapper has to make it one (for "
+            "mo-gymnasium's environments, LinearReward of mo_gymnasium.wrappers)"
+        )
+    return float(found.item())
+
+
+def close(env: Environment) -> str:
+    """Close an environment; return what is wrong with that, or "". Raise RunError of our own."""
+    try:
+        env.close()
+    except BaseException as error:
+        if isinstance(error, RunError) or is_the_users_wish(error):
+            raise
+        return f"its close() raised {in_short(error)}"
+    return ""
 
 
 class Player:
@@ -162,10 +202,12 @@ class Player:
 
     def play(self, snapshot: Snapshot, task: Task) -> Result:
         """Play a task's episode with its perturbation of the snapshot's parameters."""
-        theta, sigma, statistics = snapshot
+        theta, sigma, statistics, spread = snapshot
         if self._perturbed is None:
             self._perturbed = np.empty_like(theta)
-        perturb(theta, task.noise_seed, task.sign, sigma, self._perturbed, self._param_fraction)
+        perturb(
+            theta, task.noise_seed, task.sign, sigma, self._perturbed, self._param_fraction, spread
+        )
         self.actor.bind(self._perturbed, statistics)
         noise_seeds = (task.noise_seed, task.episode_seed) if task.sign else None
         episode = rollout(self.env, self.actor, task.episode_seed, self._cap(task.cap), noise_seeds)

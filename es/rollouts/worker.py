@@ -1,27 +1,30 @@
 """A worker process: it builds an environment and an actor, then plays tasks."""
 
 import gc
+import os
 import signal
 import time
-import traceback
-from contextlib import closing, suppress
+from contextlib import suppress
 from multiprocessing import connection
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from es.errors import episode_trace, in_short
+from es.program import end_children, lasting_threads
 from es.rollouts.processes import TERMINAL_SIGNALS, end_with_parent
 from es.rollouts.queue import take
-from es.rollouts.rollout import Player, Recipe, Result, Snapshot
+from es.rollouts.rollout import Player, Recipe, Result, Snapshot, close
 
 IDLE = -1
 
 
 class Failure(NamedTuple):
-    """Sent by a worker that has failed and ends."""
+    """Sent by a worker that has failed and ends. cause: in one line. trace: the traceback."""
 
-    traceback: str
+    cause: str
+    trace: str
 
 
 class Ready(NamedTuple):
@@ -35,18 +38,25 @@ class Done(NamedTuple):
     result: Result
 
 
+class Parting(NamedTuple):
+    """Sent by a worker that ends: what the user should know, in a line without a full stop."""
+
+    complaint: str
+
+
 class Shared(NamedTuple):
     """What the master and all workers share.
 
-    tasks: the readable end of the queue. theta, (P,) float32, sigma, and statistics, (2 * inputs,)
-    doubles: the current snapshot. playing: for each worker the index of the task that it plays, or
-    IDLE. since: the time.monotonic at which it took that task.
+    tasks: the readable end of the queue. theta, (P,) float32, sigma, statistics, (2 * inputs,)
+    doubles, and spread, like theta or empty: the current snapshot. playing: for each worker the
+    index of the task that it plays, or IDLE. since: the time.monotonic at which it took that task.
     """
 
     tasks: connection.Connection
     theta: torch.Tensor
     sigma: Any
     statistics: Any
+    spread: torch.Tensor
     playing: Any
     since: Any
 
@@ -55,7 +65,15 @@ class Shared(NamedTuple):
         statistics = None
         if len(self.statistics):
             statistics = np.frombuffer(memoryview(self.statistics)).reshape(2, -1)
-        return Snapshot(self.theta.numpy(), self.sigma.value, statistics)
+        spread = self.spread.numpy() if len(self.spread) else None
+        return Snapshot(self.theta.numpy(), self.sigma.value, statistics, spread)
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Make a snapshot the current one."""
+        self.sigma.value = snapshot.sigma
+        for ours, theirs in zip(self.snapshot(), snapshot, strict=True):
+            if isinstance(ours, np.ndarray) and isinstance(theirs, np.ndarray):
+                np.copyto(ours, theirs)
 
 
 def work(results: connection.Connection, recipe: Recipe, shared: Shared, number: int) -> None:
@@ -66,24 +84,41 @@ def work(results: connection.Connection, recipe: Recipe, shared: Shared, number:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
-    end_with_parent()
+    end_with_parent(end_children)
     with suppress(OSError):  # the master closed the connection
+        _serve(results, recipe, shared, number)
+    end_children()
+    if lasting_threads():  # Python would wait for them
+        os._exit(0)
+
+
+def _serve(results: connection.Connection, recipe: Recipe, shared: Shared, number: int) -> None:
+    """Build and play until the queue is closed or something fails; close the environment."""
+    try:
+        player = Player(recipe)
+    except BaseException as error:
+        results.send(Failure(in_short(error), episode_trace(error)))
+        return
+    try:
+        results.send(Ready())
+        _play(results, player, shared, number)
+    finally:
+        if complaint := close(player.env):
+            results.send(Parting(complaint))
+        if left := [*end_children(), *lasting_threads()]:
+            results.send(Parting(f"still ran after its close(), and ended: {', '.join(left)}"))
+
+
+def _play(results: connection.Connection, player: Player, shared: Shared, number: int) -> None:
+    snapshot = shared.snapshot()
+    while taken := take(shared.tasks):
+        batch, task = taken
+        shared.since[number] = time.monotonic()
+        shared.playing[number] = task.index
         try:
-            player = Player(recipe)
-        except Exception:
-            results.send(Failure(traceback.format_exc()))
+            result = player.play(snapshot._replace(sigma=shared.sigma.value), task)
+        except BaseException as error:
+            results.send(Failure(in_short(error), episode_trace(error)))
             return
-        with closing(player.env):
-            results.send(Ready())
-            snapshot = shared.snapshot()
-            while taken := take(shared.tasks):
-                batch, task = taken
-                shared.since[number] = time.monotonic()
-                shared.playing[number] = task.index
-                try:
-                    result = player.play(snapshot._replace(sigma=shared.sigma.value), task)
-                except Exception:
-                    results.send(Failure(traceback.format_exc()))
-                    return
-                results.send(Done(batch, result))
-                shared.playing[number] = IDLE
+        results.send(Done(batch, result))
+        shared.playing[number] = IDLE

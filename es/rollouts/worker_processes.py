@@ -4,7 +4,7 @@ import contextlib
 import selectors
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import connection
 from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from es.errors import RunError
 from es.rollouts.interface import FAILURES
 from es.rollouts.processes import cores, for_helpers
 from es.rollouts.rollout import Recipe
-from es.rollouts.worker import IDLE, Done, Failure, Ready, Shared, work
+from es.rollouts.worker import IDLE, Done, Failure, Parting, Ready, Shared, work
 
 CLOSE_SECONDS = 1.0
 ATTEMPTS, PAUSE_SECONDS = 10, 0.1  # to start a process: the fork server may just have died
@@ -35,20 +35,34 @@ class Worker:
         self.ready = False
         self.killed_for = ""
 
-    def kill(self, reason: str = "") -> None:
+    def kill(self, reason: str) -> None:
         """End it at once. reason: the cause in `LostWorker`."""
         self.killed_for = reason
-        if self.handle is not None:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                self.handle.kill()
+        kill([self])
+
+
+def kill(workers: Sequence[Worker]) -> None:
+    """End workers at once, with all that their environments have started."""
+    handles = [each.handle for each in workers if each.handle]
+    family = {handle.pid for handle in handles}
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if family:  # a look at all processes takes a few milliseconds
+            for each in psutil.Process().children(recursive=True):  # parents before their children
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if each.ppid() in family:
+                        family.add(each.pid)
+                        handles.append(each)
+    for each in handles:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
 
 
 class LostWorker(NamedTuple):
-    """A worker that has ended. cause: in words that follow "worker 3". traceback: its own."""
+    """A worker that has ended. cause: in words that follow "worker 3". trace: its traceback."""
 
     worker: Worker
     cause: str
-    traceback: str = ""
+    trace: str = ""
 
 
 class WorkerProcesses:
@@ -86,7 +100,7 @@ class WorkerProcesses:
         self._failed_starts = 0 if lost.worker.ready else self._failed_starts + 1
         given_up = self._failed_starts >= FAILURES
         if given_up and not any(worker.ready for worker in self.workers.values()):
-            raise RunError(f"no worker can be started: the last one {lost.cause}{lost.traceback}")
+            raise RunError(f"no worker can be started: the last one {lost.cause}", lost.trace)
         replaced = not given_up and self.start(number)
         return "replaced" if replaced else f"going on with {len(self.workers)}"
 
@@ -108,28 +122,35 @@ class WorkerProcesses:
             except (EOFError, OSError):
                 return [*messages, self._drop(worker, self._cause(worker))]
             if isinstance(message, Failure):
-                last_line = message.traceback.splitlines()[-1]
-                cause = f"failed ({last_line})"
-                return [*messages, self._drop(worker, cause, f":\n{message.traceback}")]
+                return [*messages, self._drop(worker, f"failed ({message.cause})", message.trace)]
             if isinstance(message, Ready):
                 worker.ready = True
             else:
                 messages.append(message)
         return messages
 
-    def close(self) -> None:
-        """End all workers: free ones close their environments first, busy ones are killed."""
-        for worker in self.workers.values():
-            worker.connection.close()
-            if self._shared.playing[worker.number] != IDLE:
-                worker.kill()
+    def close(self) -> list[str]:
+        """End all workers: free ones close their environments first, busy ones are killed.
+
+        Return what the user should know of their environments.
+        """
+        playing = self._shared.playing
+        kill([each for each in self.workers.values() if playing[each.number] != IDLE])
         deadline = time.monotonic() + CLOSE_SECONDS
         for worker in self.workers.values():
             worker.process.join(max(0.0, deadline - time.monotonic()))
-            worker.kill()
+        kill([each for each in self.workers.values() if each.process.is_alive()])
+        complaints: dict[str, None] = {}  # most often, all have the same
+        for worker in self.workers.values():
             worker.process.join()
+            with contextlib.suppress(EOFError, OSError):
+                while True:
+                    if isinstance(message := worker.connection.recv(), Parting):
+                        complaints[message.complaint] = None
+            worker.connection.close()
         self.workers.clear()
         self.selector.close()
+        return [*complaints]
 
     def _start(self, number: int) -> Worker:
         ours, theirs = connection.Pipe()
@@ -145,13 +166,13 @@ class WorkerProcesses:
         finally:
             theirs.close()
 
-    def _drop(self, worker: Worker, cause: str, traceback: str = "") -> LostWorker:
+    def _drop(self, worker: Worker, cause: str, trace: str = "") -> LostWorker:
         self.selector.unregister(worker.connection)
         worker.connection.close()
-        worker.kill()
+        kill([worker])
         worker.process.join(CLOSE_SECONDS)
         del self.workers[worker.number]
-        return LostWorker(worker, cause, traceback)
+        return LostWorker(worker, cause, trace)
 
     def _cause(self, worker: Worker) -> str:
         if worker.killed_for:

@@ -6,8 +6,7 @@ docs/checkpoint-format.md describes the file. Weights that pytorch-es wrote can 
 import io
 import json
 import math
-import os
-import stat
+import re
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -21,12 +20,16 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from es.errors import UsageError
-from es.runs.directory import LATEST, replace
+from es.program import read_file
+from es.runs.directory import replace
 
 FORMAT = "evolution-strategies-checkpoint-4"
 OLDER = "evolution-strategies-checkpoint-"  # of version 0.1, which wrote them with torch.save
-OPTIMIZER, NORMALIZER, VBN_BATCH = "optimizer.", "normalizer.", "vbn_batch"
-VALUES = ("counters", "settings", "environment", "network", "versions", "solved")  # as JSON
+OPTIMIZER, NORMALIZER, VBN_BATCH, SPREAD = "optimizer.", "normalizer.", "vbn_batch", "sigma.spread"
+VALUES = (  # as JSON
+    "counters", "settings", "environment", "network", "versions", "solved", "history"
+)  # fmt: skip
+History = dict[str, dict[str, Any]]
 SOLVED = {"target", "mean", "std"}
 FRAME = torch.Size((1, 42, 42))
 MOST_BYTES = 2**31  # room for a hundred million parameters with two moments
@@ -60,7 +63,9 @@ class Checkpoint(NamedTuple):
     environment, network: the descriptions they are built from. versions: from `es.runs.versions`.
     solved: the evaluation that ended the run, `{"target": ..., "mean": ..., "std": ...}`, if one
     did. normalizer: the statistics of observations, if these are normalised. vbn_batch:
-    (128, 1, 42, 42), the reference batch of virtual batch normalisation, if it is used.
+    (128, 1, 42, 42), the reference batch of virtual batch normalisation, if it is used. spread:
+    (P,), each parameter's sigma relative to the common one, with --sigma-adapt. history: which
+    settings were changed after an update, by its number, with their values until then.
     """
 
     parameters: dict[str, Tensor]
@@ -73,6 +78,8 @@ class Checkpoint(NamedTuple):
     solved: dict[str, float] | None = None
     normalizer: dict[str, Tensor] | None = None
     vbn_batch: Tensor | None = None
+    spread: Tensor | None = None
+    history: History = {}  # noqa: RUF012 (nobody writes to it)
 
 
 def save(checkpoint: Checkpoint, path: Path) -> None:
@@ -87,8 +94,9 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
         **{OPTIMIZER + name: tensor for name, tensor in checkpoint.optimizer.items()},
         **{NORMALIZER + name: tensor for name, tensor in (checkpoint.normalizer or {}).items()},
     }
-    if checkpoint.vbn_batch is not None:
-        tensors[VBN_BATCH] = checkpoint.vbn_batch
+    for name, tensor in ((VBN_BATCH, checkpoint.vbn_batch), (SPREAD, checkpoint.spread)):
+        if tensor is not None:
+            tensors[name] = tensor
     metadata = {"format": FORMAT, "values": text, "crc32": checksum(text, tensors)}
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     # For small networks, this is three times as fast as safetensors.torch.save.
@@ -100,7 +108,11 @@ def load(path: str) -> Checkpoint | dict[str, Tensor]:
 
     Raise UsageError for any other file: missing, damaged, foreign, or with code in it.
     """
-    content = _read(path)
+    try:
+        content = read_file(path, MOST_BYTES)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--restore {path}: cannot be read ({reason})") from error
     try:
         if content[8:9] == b"{":  # after the length of a safetensors file's header
             return _checkpoint(content)
@@ -133,25 +145,6 @@ def checksum(values: str, tensors: Mapping[str, Tensor]) -> str:
     return f"{crc:08x}"
 
 
-def _read(path: str) -> bytes:
-    """Return the bytes of a file; raise UsageError unless it is a regular file of bounded size."""
-    try:
-        # Without os.O_NONBLOCK, opening a pipe waits for somebody who writes to it.
-        with open(
-            path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
-        ) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise ValueError("it is not an ordinary file")
-            if status.st_size > MOST_BYTES:
-                raise ValueError(f"it is larger than {MOST_BYTES >> 30} GiB")
-            return file.read(status.st_size)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        remedy = f"; give a file in it, such as {LATEST}" if os.path.isdir(path) else ""
-        raise UsageError(f"--restore {path}: cannot be read ({reason}){remedy}") from error
-
-
 def _checkpoint(content: bytes) -> Checkpoint:
     """Return the checkpoint in a safetensors file; raise ValueError unless all of it is valid."""
     from pydantic import ConfigDict, TypeAdapter, ValidationError  # here: the import is slow
@@ -174,6 +167,7 @@ def _checkpoint(content: bytes) -> Checkpoint:
     )
     values = json.loads(metadata["values"]) | {
         "vbn_batch": parameters.pop(VBN_BATCH, None),
+        "spread": parameters.pop(SPREAD, None),
         "parameters": parameters,
         "optimizer": optimizer,
         "normalizer": normalizer or None,
@@ -193,7 +187,7 @@ def _checkpoint(content: bytes) -> Checkpoint:
 def _require_sound(checkpoint: Checkpoint) -> None:
     """Raise ValueError for values that have the right types, but occur in no run."""
     counters, settings = checkpoint.counters, checkpoint.settings
-    solved, batch = checkpoint.solved, checkpoint.vbn_batch
+    solved, batch, spread = checkpoint.solved, checkpoint.vbn_batch, checkpoint.spread
     numbers = [number for number in counters._replace(best_score=None) if number is not None]
     largest = max(number for number in numbers if isinstance(number, int))
     sound = counters.max_episode_length and counters.lr and 1e-30 <= counters.sigma <= 1e30
@@ -203,5 +197,13 @@ def _require_sound(checkpoint: Checkpoint) -> None:
         raise ValueError("its settings are incomplete")
     if solved is not None and set(solved) != SOLVED:
         raise ValueError("its last evaluation is incomplete")
+    if not all(re.fullmatch("[0-9]{1,19}", update) for update in checkpoint.history):
+        raise ValueError("its history is out of range")
     if batch is not None and (batch.shape[1:], batch.dtype) != (FRAME, torch.float32):
         raise ValueError("its reference batch holds no frames")
+    size = sum(tensor.numel() for tensor in checkpoint.parameters.values())
+    if spread is not None and not (
+        (spread.shape, spread.dtype) == ((size,), torch.float32)
+        and (torch.isfinite(spread) & (spread >= 0)).all()
+    ):
+        raise ValueError("its spread of sigma is out of range")

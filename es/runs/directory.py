@@ -5,30 +5,30 @@ import fcntl
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from es.errors import UsageError
 
 LATEST, BEST = "latest.safetensors", "best.safetensors"
-PROGRESS, SETTINGS, CURVE = "progress.csv", "config.toml", "learning_curve.png"
+PROGRESS, EVALUATIONS = "progress.csv", "evaluations.csv"
+SETTINGS, CURVE = "config.toml", "learning_curve.png"
 VIDEOS = "videos"
-LOCK, ROOM = ".lock", ".room"
-ROOM_BYTES = 2**16  # more than a new run's first files
+LOCK = ".lock"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR)
 
 
-class RunDir:
-    """A locked directory. The system frees the lock when the process ends.
+class InUseError(UsageError):
+    """Another process writes to the directory."""
 
-    aside: where the directory's earlier run was moved, if there was one.
-    """
+
+class RunDir:
+    """A locked directory. The system frees the lock when the process ends."""
 
     def __init__(self, path: Path, lock: IO[str]) -> None:
         self.path, self._lock = path, lock
-        self.aside: Path | None = None
 
     def check(self) -> None:
         """Raise OSError if the directory was moved, deleted or replaced."""
@@ -72,42 +72,49 @@ def _reason(error: Exception, path: Path) -> str:
     return str(reason) if str(where) == str(path) else f"{where}: {reason}"
 
 
-def open_new(path: Path) -> RunDir:
-    """Make and lock a directory for a new run; move a run that is already there aside.
+def open_new(path: Path, *, chosen: bool = False) -> RunDir:
+    """Make and lock a directory for a new run: the first of path, path.2, path.3 ... without one.
 
-    Raise UsageError if another process runs in it, or if it cannot be written or moved.
+    chosen: whether the user named it. Raise UsageError if it cannot be written, or if the user
+    named it and another process runs in it.
     """
     with writable(path):
-        if not _holds_run(path):
-            return open_existing(path)
-        if Path.cwd().is_relative_to(path.resolve()):
-            raise UsageError(
-                f"--run-dir {path}: holds another run, and cannot be moved aside from within; "
-                "choose another, or start from outside of it"
-            )
-        with closing(open_existing(path)):  # the lock shows that nobody is writing there
-            write_text(path / ROOM, " " * ROOM_BYTES)  # on a full disk, leave the run in place
-            (path / ROOM).unlink()
-            aside = move_aside(path)
-            run = open_existing(path)
-        run.aside = aside
-        return run
+        if chosen and _holds_run(path):
+            open_existing(path, shared=True).close()
+        for candidate in _numbered(path):
+            try:
+                if not _holds_run(candidate):
+                    run = open_existing(candidate)
+                    if not _holds_run(candidate):  # as it may since, before it was locked
+                        return run
+                    run.close()
+            except InUseError:
+                if chosen and candidate == path:
+                    raise
+    raise AssertionError("numbers have no end")
 
 
-def open_existing(path: Path, named: str = "--run-dir") -> RunDir:
-    """Make the directory unless it exists, and lock it; raise UsageError as `open_new` does."""
+def open_existing(path: Path, named: str = "--run-dir", *, shared: bool = False) -> RunDir:
+    """Make the directory unless it exists, and lock it.
+
+    shared: several processes may lock it so at once. Raise UsageError if it cannot be written, and
+    InUseError if another process has locked it.
+    """
     with writable(path, named):
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / LOCK).open("a")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A process that moved the directory aside held the lock: is it still this directory?
-            if os.path.samestat(os.fstat(lock.fileno()), (path / LOCK).stat()):
-                return RunDir(path, lock)
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        lock.close()
-    raise UsageError(f"{named} {path}: another run is writing there; wait for it or choose another")
+            fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+        else:
+            return RunDir(path, lock)
+    raise InUseError(f"{named} {path}: another run is writing there; wait for it or choose another")
+
+
+def default_path(folder: str, env_name: str) -> Path:
+    """Return the directory for an environment, without a colon: `scp` would take it for a host."""
+    return Path(folder, env_name.replace(":", "."))
 
 
 def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Path, bool]:
@@ -124,22 +131,13 @@ def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Pa
     if restore.name == LATEST and same:
         return its_run, True
     if run_dir is None:  # next to the checkpoint's run, named after both
-        run = restore.resolve().parent if its_run == Path() else its_run
-        fresh = run.with_name(f"{run.name}-from-{restore.stem}")
-        return (_numbered(fresh) if fresh.exists() else fresh), False
+        return _beside(its_run, f"-from-{restore.stem}"), False
     if same:
         raise UsageError(
             f"--run-dir {run_dir}: holds the run that --restore {restore} belongs to; "
             "choose another, or restore its latest.safetensors to carry it on"
         )
     return Path(run_dir), False
-
-
-def move_aside(path: Path) -> Path:
-    """Rename a file or directory to path.1, path.2 ...; return the new path, or raise OSError."""
-    aside = _numbered(path)
-    path.rename(aside)
-    return aside
 
 
 def replace(path: Path, content: bytes | memoryview) -> None:
@@ -165,7 +163,14 @@ def _holds_run(path: Path) -> bool:
     return any((path / name).exists() for name in (LATEST, BEST, PROGRESS, SETTINGS))
 
 
-def _numbered(path: Path) -> Path:
-    """Return the first of path.1, path.2 and so on that does not exist."""
-    paths = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
-    return next(free for free in paths if not free.exists())
+def _numbered(path: Path) -> Iterator[Path]:
+    """Return path, path.2, path.3 and so on."""
+    yield path
+    for number in itertools.count(2):
+        yield _beside(path, f".{number}")
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    """Return the path with a suffix to its name."""
+    named = path if path.name not in ("", "..") else path.resolve()
+    return named.with_name(named.name + suffix)

@@ -6,58 +6,86 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from es.algorithm.population import Population, group_by_perturbation, mean_and_std
-from es.algorithm.strategy import Perturbation
+from es.algorithm.population import Population, group_by_perturbation, grown, mean_and_std
 from es.errors import ClusterError, RunError
 from es.interrupts import Interrupts
-from es.rollouts.rollout import Result, Snapshot, Task, evaluation_tasks, training_tasks
+from es.rollouts.rollout import (
+    UNPERTURBED,
+    Result,
+    Snapshot,
+    Task,
+    evaluation_tasks,
+    training_tasks,
+)
 from es.runs.start import Run
 
 
 class Evaluation(NamedTuple):
-    """Mean and standard deviation of the returns of the policy after `update` updates."""
+    """The returns of the policy after `update` updates, their mean and standard deviation."""
 
     update: int
+    returns: list[float]
     mean: float
     std: float
 
 
 class Evaluator:
-    """Plays with the current parameters of a run; the user may interrupt it."""
+    """Plays with the current parameters of a run; the user may interrupt it.
+
+    last: the last evaluation, if there was one.
+    """
 
     def __init__(self, run: Run, interrupts: Interrupts) -> None:
         self._run, self._interrupts = run, interrupts
-        self._last: Evaluation | None = None
+        self.last: Evaluation | None = None
         self._steps, self._since = 0, time.monotonic()  # for the speed
 
-    def play_perturbations(
-        self, perturbations: Sequence[Perturbation], cap: int
-    ) -> tuple[list[Result], Population]:
-        """Play the perturbations, then the unperturbed parameters, for `cap` steps at most."""
+    def play_perturbations(self, cap: int) -> tuple[list[Result], Population]:
+        """Play an update's perturbations and the unperturbed parameters, `cap` steps at most.
+
+        With --frames-per-update, ask for further perturbations until they have seen so many steps.
+        """
         config, strategy = self._run.config, self._run.strategy
-        update, episodes = strategy.update, config.episodes_per_perturbation
-        tasks = training_tasks(
-            strategy.seed, update, perturbations, cap, episodes, config.episode_seeding
-        )
-        results = self._play(tasks, f"update {update + 1}")
+        name, episodes = f"update {strategy.update + 1}", config.episodes_per_perturbation
+        count = strategy.n
+        results = self._play(self._tasks(count, cap), name)
+        perturbed, unperturbed = results[:-episodes], results[-episodes:]
+        if config.frames_per_update:
+            steps = sum(result.steps for result in perturbed)
+            while count < (count := grown(count, steps, config.frames_per_update, config.n_most)):
+                further = self._play(self._tasks(count, cap)[len(perturbed) + episodes :], name)
+                steps += sum(result.steps for result in further)
+                perturbed += further
+        results = perturbed + unperturbed
         with self._naming_environment():
             return results, group_by_perturbation(results, episodes, config.reward_shift)
 
+    def _tasks(self, count: int, cap: int) -> list[Task]:
+        """Return the tasks of an update of `count` perturbations: those of fewer come first."""
+        strategy, config = self._run.strategy, self._run.config
+        members: list[tuple[int, int]] = [*strategy.ask(count)]
+        members.insert(strategy.n, UNPERTURBED)
+        return training_tasks(
+            strategy.seed, strategy.update, members, cap,
+            config.episodes_per_perturbation, config.episode_seeding,
+        )  # fmt: skip
+
     def evaluate(self, update: int) -> Evaluation:
         """Play --eval-episodes fresh episodes with the policy, once after each update."""
-        if self._last is None or self._last.update != update:
+        if self.last is None or self.last.update != update:
             config, episodes = self._run.config, self._run.config.eval_episodes
             tasks = evaluation_tasks(
                 self._run.strategy.seed, update, episodes, config.max_episode_length
             )
             results = self._play(tasks, f"evaluation after {update} updates")
-            mean, std = mean_and_std([result.episode_return for result in results])
-            self._last = Evaluation(update, mean, std)
+            returns = [result.episode_return for result in results]
+            mean, std = mean_and_std(returns)
+            self.last = Evaluation(update, returns, mean, std)
             self._run.monitor.console.say(
                 f"Evaluation after {update} updates: mean {mean:.2f}, standard deviation {std:.2f} "
                 f"over {episodes} fresh episodes\n"
             )
-        return self._last
+        return self.last
 
     def reach_target(self, score: float, update: int) -> dict[str, float] | None:
         """Return the evaluation in which the policy reaches --target-return, or None.
@@ -67,7 +95,7 @@ class Evaluator:
         target = self._run.config.target_return
         if target is None or not score >= target:  # the score may be NaN
             return None
-        _, mean, std = self.evaluate(update)
+        _, _, mean, std = self.evaluate(update)
         return {"target": target, "mean": mean, "std": std} if target <= mean < math.inf else None
 
     def speed(self) -> float:
@@ -83,7 +111,7 @@ class Evaluator:
         )  # fmt: skip
         console.begin(name, len(tasks))
         statistics = normalizer.statistics() if normalizer else None
-        snapshot = Snapshot(strategy.theta, strategy.sigma, statistics)
+        snapshot = Snapshot(strategy.theta, strategy.sigma, statistics, strategy.spread)
         with self._naming_environment(), self._interrupts.allowed():
             results = self._run.pool.evaluate(snapshot, tasks, console.progress)
         self._steps += sum(result.steps for result in results)
@@ -96,4 +124,5 @@ class Evaluator:
         except ClusterError:  # not the environment's fault
             raise
         except RunError as error:
-            raise RunError(f"--env-name {self._run.config.env_name}: {error}") from error
+            line = f"--env-name {self._run.config.env_name}: {error.message}"
+            raise RunError(line, error.trace) from error

@@ -2,21 +2,25 @@
 
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from es.config import FIELDS, Config
 from es.errors import RunError
 from es.interrupts import Interrupted, Interrupts
 from es.program import command
+from es.reports.advice import after_missing_the_target
 from es.reports.films import VideoRecorder, waiting
 from es.reports.live_view import RunLimits
 from es.reports.reporter import Reporter
+from es.reports.tables import read_progress
 from es.reports.terminal import Terminal
 from es.rollouts.interface import Pool, counted
 from es.runs.checkpoint import Checkpoint, Counters
-from es.runs.directory import LATEST, open_existing
+from es.runs.directory import LATEST, PROGRESS, open_existing
 from es.runs.restored import Restored, scored_alike
+
+MISSED = 1  # exit status of a run that did not reach its target
 
 
 def evaluation_due(config: Config, counters: Counters) -> bool:
@@ -132,6 +136,7 @@ def conclude(
         f"{counted(counters.update, 'update')}, {counted(counters.episodes, 'episode')}, "
         f"{counted(counters.frames, 'frame')}, {counters.wall_seconds:.1f} s"
     )
+    saved = f", saved as {latest}"
     if unwritten:
         reasons, names = ", ".join(sorted({*unwritten.values()})), ", ".join(unwritten)
         from_there = f". Carry on from there: {carry_on}" if latest.exists() else ""
@@ -147,8 +152,17 @@ def conclude(
     if solved:
         return 0, (
             f"Solved: mean {solved['mean']:.2f}, standard deviation {solved['std']:.2f} over "
-            f"{config.eval_episodes} episodes (target {solved['target']:g}) after {done}"
+            f"{config.eval_episodes} episodes (target {solved['target']:g}) after {done}{saved}"
         )
     if config.target_return is not None:
-        return 1, f"Target not reached: no mean return of {config.target_return:g} in {done}"
-    return 0, f"Finished: {done}, saved as {latest}"
+        target = config.target_return
+        return MISSED, f"Target not reached: no mean return of {target:g} in {done}{saved}"
+    return 0, f"Finished: {done}{saved}"
+
+
+def advice(config: Config, run_dir: Path) -> str:
+    """Return what to try after a run that did not reach its target, if its figures can be read."""
+    with suppress(OSError, ValueError):
+        progress = read_progress(run_dir / PROGRESS)
+        return after_missing_the_target(progress, continue_command(config, run_dir / LATEST))
+    return ""

@@ -1,8 +1,9 @@
 """What a restored checkpoint holds: its settings, its statistics, whether its scores compare."""
 
 import math
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,29 +14,45 @@ from es.algorithm.normalizer import Normalizer
 from es.config import Config, sources
 from es.config.validation import validate
 from es.errors import UsageError
+from es.program import command
 from es.runs.checkpoint import Checkpoint, load
+from es.runs.directory import LATEST
 
 Restored = Checkpoint | dict[str, Tensor] | None  # ours, the weights of pytorch-es, or nothing
-SETTINGS_OF_ENVIRONMENT = ("env_name", "env_kwargs", "frame_skip", "noop_max", "sticky_actions")
-SETTINGS_OF_SCORES = (*SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation")
+SETTINGS_OF_ENVIRONMENT = (
+    "env_name", "env_kwargs", "frame_skip", "noop_max", "fire_reset", "sticky_actions"
+)  # fmt: skip
+SETTINGS_OF_SCORES = (
+    *SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation", "sample_actions"
+)  # fmt: skip
 SETTINGS_OF_POLICY = ("hidden_sizes", "activation", "obs_norm", "vbn", "action_bins")
 
 
-def restore(argv: Sequence[str], config: Config, file: dict[str, Any]) -> tuple[Config, Restored]:
-    """Load --restore; return the settings and the checkpoint.
+def restore(
+    parse: Callable[[dict[str, Any]], Config], config: Config, argv: Sequence[str] = ()
+) -> tuple[Config, Restored]:
+    """Load --restore, of a directory its latest checkpoint; return the settings and what it holds.
 
-    Flags come before the file of --config, and this before the checkpoint's own settings. Raise
-    UsageError if flags or file contradict the checkpoint and --override is not given.
+    parse: returns the settings, given the checkpoint's own ones as the defaults. argv: the command
+    line, if there is one. Raise UsageError if what is chosen otherwise contradicts the checkpoint
+    and --override is not given.
     """
+    config = replace(config, restore=_latest_in(config.restore))
     restored = load(config.restore)
     if not isinstance(restored, Checkpoint):
         validate(config)
         return config, restored
     own = sources.inherited(restored.settings, f"--restore {config.restore}")
+    damaged = f"--restore {config.restore} is damaged: its history"
+    history = {
+        update: sources.from_mapping(former, damaged) for update, former in restored.history.items()
+    }
+    restored = restored._replace(history=history)
     if ":" in own["env_name"] and own["env_name"] != config.env_name:
+        named = ("--env-name", own["env_name"])
         raise UsageError(
             f"--restore {config.restore}: plays {own['env_name']}, and would import its module; "
-            f"if you know it, give --env-name {own['env_name']}"
+            f"if you know it, give {command('main', *argv, *named) if argv else ' '.join(named)}"
         )
     left_out = {"restore", "run_dir", "override"}
     if config.test:
@@ -43,7 +60,7 @@ def restore(argv: Sequence[str], config: Config, file: dict[str, Any]) -> tuple[
     if config.use_adam or config.optimizer:  # one choice, for which there are two flags
         left_out |= {*sources.OPTIMIZER}
     below = {name: own[name] for name in own.keys() - left_out}
-    config = replace(sources.parse(argv, below | file), restore=config.restore)
+    config = replace(parse(below), restore=config.restore)
     validate(config)
     before = Config(**own)
     if changed := sources.differences(config, before, SETTINGS_OF_POLICY):
@@ -85,12 +102,24 @@ def restored_normalizer(config: Config, inputs: int, restored: Restored) -> Norm
     return normalizer
 
 
+def _latest_in(path: str) -> str:
+    """Return the checkpoint, or the latest one of a run's directory.
+
+    Raise UsageError if a directory holds none.
+    """
+    if not os.path.isdir(path):  # unlike Path.is_dir, this raises nothing
+        return path
+    if not (latest := Path(path) / LATEST).exists():
+        raise UsageError(f"--restore {path}: holds no {LATEST}; give a run's directory or a file")
+    return str(latest)
+
+
 def checkpoints_in(path: str) -> list[str]:
     """Return the checkpoint, or those of a directory: first update-*, by update, then the others.
 
     Raise UsageError if a directory holds none.
     """
-    if not Path(path).is_dir():
+    if not os.path.isdir(path):  # unlike Path.is_dir, this raises nothing
         return [path]
     found: list[tuple[float, str]] = []
     for file in Path(path).glob("*.safetensors"):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from es.algorithm.normalizer import Normalizer
 from es.algorithm.strategy import Strategy
 from es.config import Config
-from es.config.sources import write_toml
+from es.config.sources import changes, describe_history, run_title, write_toml
 from es.errors import UsageError
 from es.noise import FloatArray, SumNoise, weighted_sum
 from es.program import FOR_WORKERS
@@ -21,7 +21,7 @@ from es.rollouts.interface import Pool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import PRELOAD, cores
 from es.runs import directory as rundir
-from es.runs.checkpoint import Checkpoint, Counters, load
+from es.runs.checkpoint import Checkpoint, Counters, History, load
 from es.runs.directory import RunDir
 from es.runs.restored import Restored, restored_normalizer, scored_alike, settings_of
 from es.runs.setup import Setup
@@ -37,6 +37,7 @@ class Run(NamedTuple):
     strategy: Strategy
     normalizer: Normalizer | None
     counters: Counters
+    history: History
     pool: Pool
     monitor: Reporter
 
@@ -64,7 +65,7 @@ def start_run(
             "using the MLP (--small-net)."
         )
         config = dataclasses.replace(config, small_net=True)
-    default, restore = Path("checkpoints") / config.env_name, Path(config.restore)
+    default, restore = rundir.default_path("checkpoints", config.env_name), Path(config.restore)
     with rundir.writable(Path(config.run_dir or default)):
         path, same_run = rundir.choose(config.run_dir, default, restore if ours else None)
     pool, sum_noise = _start_pool(config, setup, theta, console)
@@ -73,7 +74,11 @@ def start_run(
     strategy = _make_strategy(config, ours, theta, sum_noise)
     normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
     counters = _make_counters(config, ours, same_run=same_run)
-    directory = rundir.open_existing(path) if same_run else rundir.open_new(path)
+    directory = (
+        rundir.open_existing(path)
+        if same_run
+        else rundir.open_new(path, chosen=config.run_dir is not None)
+    )
     stack.callback(directory.close)
     if same_run and ours:  # the directory was not locked when the checkpoint was loaded
         current = load(config.restore)
@@ -82,30 +87,31 @@ def start_run(
     origin = config.restore
     if ours and (told := notice(ours.versions, config.restore)):
         console.say(told)
-    if directory.aside:
-        console.say(f"{path} held another run: it is now {directory.aside}.")
-        if origin and Path(origin).parent.resolve() == path.resolve():
-            origin = str(directory.aside / Path(origin).name)
-    run_dir: str | None = str(path)
+    if directory.path != path:
+        console.say(f"{path} holds another run: this one goes to {directory.path}.")
+    run_dir: str | None = str(path)  # so that its settings, repeated, take a number again
     if ours and same_run:
         origin, run_dir = ours.settings.get("restore", ""), ours.settings.get("run_dir")
     run_dir = None if path == default else run_dir
     config = dataclasses.replace(config, restore=origin, run_dir=run_dir)
-    with rundir.writable(path):
-        rundir.write_text(path / rundir.SETTINGS, write_toml(config.saved()))
+    history = _history(config, ours) if ours and same_run else {}
+    told_of = {"history": "; ".join(describe_history(history))} if history else {}
+    text = write_toml(config.saved(), run_title(history))
+    with rundir.writable(directory.path):
+        rundir.write_text(directory.path / rundir.SETTINGS, text)
         monitor = Reporter(
             directory,
             console,
             title=config.env_name,
             counters=counters,
             target=config.target_return,
-            settings=config.hyperparameters(),
+            settings=config.hyperparameters() | told_of,
             filmed=config.env_name if config.video_every else None,
             wandb=wandb,
         )
     if wandb:
-        wandb.begin(path, config.saved())
-    return Run(config, setup, directory, strategy, normalizer, counters, pool, monitor)
+        wandb.begin(directory.path, config.saved())
+    return Run(config, setup, directory, strategy, normalizer, counters, history, pool, monitor)
 
 
 def _start_pool(
@@ -114,10 +120,11 @@ def _start_pool(
     """Return the pool that plays, and the function that sums noise."""
     recipe, here = setup.recipe, partial(weighted_sum, threads=cores())
     if config.workers == 0:
-        return InProcessPool(recipe), here
+        return InProcessPool(recipe, console.say), here
     settings: dict[str, Any] = {
         "size": theta.size,
         "inputs": setup.normalized_inputs,
+        "spread": config.sigma_adapt,
         "workers": config.workers,
         "timeout": config.rollout_timeout,
         "say": console.say,
@@ -148,12 +155,14 @@ def _make_strategy(
         sigma=config.sigma,
         sigma_decay=config.sigma_decay,
         sigma_min=config.sigma_min,
+        sigma_lr=config.sigma_lr if config.sigma_adapt else None,
         lr=config.lr,
         lr_decay=config.lr_decay,
         lr_schedule=config.lr_schedule,
         updates=config.max_gradient_updates,
         optimizer_name=config.optimizer_name,
         momentum=config.momentum,
+        max_speed=config.max_speed,
         weight_decay=config.weight_decay,
         antithetic=config.sampling == "antithetic",
         shaping=config.shaping,
@@ -170,6 +179,8 @@ def _make_strategy(
         strategy.lr = ours.counters.lr  # as it has decayed
     if config.sigma == before.sigma:
         strategy.sigma = ours.counters.sigma
+        if strategy.spread is not None and ours.spread is not None:
+            strategy.spread[:] = ours.spread
     # The moments of another optimiser are of no use.
     if (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, before.momentum > 0):
         try:
@@ -177,6 +188,14 @@ def _make_strategy(
         except (AttributeError, RuntimeError, TypeError, ValueError) as error:
             raise UsageError(f"--restore {config.restore}: is damaged ({error})") from error
     return strategy
+
+
+def _history(config: Config, ours: Checkpoint) -> History:
+    """Return the history of a run that goes on with these settings."""
+    changed, update = changes(config, settings_of(ours)), str(ours.counters.update)
+    if not changed:
+        return ours.history
+    return ours.history | {update: changed | ours.history.get(update, {})}
 
 
 def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -> Counters:

@@ -10,7 +10,7 @@ from typing import Any
 
 from es.config import Config, flag, sources
 from es.config.flags import argument, read
-from es.config.option import COUNT, NOT_EMPTY, NOT_NEGATIVE, POSITIVE, option
+from es.config.option import COUNT, NOT_EMPTY, SEED, option
 from es.config.validation import require, validate
 from es.errors import UsageError
 
@@ -18,7 +18,7 @@ BUDGETS = ("max_frames", "max_minutes", "max_gradient_updates")
 # Settings of the trainer that make no sense for many runs.
 REFUSED = (
     "restore", "override", "run_dir", "ray", "wandb", "test", "episodes", "no_render", "video",
-    "json", "stochastic_start", "list_envs", "save_every", "video_every",
+    "json", "stochastic_start", "list_envs", "version", "save_every", "video_every", "log_every",
 )  # fmt: skip
 own = partial(option, group="sweep", saved=False)
 
@@ -33,7 +33,7 @@ class SweepFlags:
 
     trials: int = own(30, help="Trials in all, with those that are done already.", check=COUNT)
     jobs: int | None = own(
-        None, help="Trials at once.", check=POSITIVE, shown="as many as there are cores"
+        None, help="Trials at once.", check=COUNT, shown="as many as there are cores"
     )
     space: str | None = own(
         None, help="TOML file of what is searched.", check=NOT_EMPTY, shown="sweep.toml"
@@ -42,7 +42,7 @@ class SweepFlags:
         None, help="Directory of the sweep.", check=NOT_EMPTY, shown="sweeps/<env-name>"
     )
     sampler_seed: int | None = own(
-        None, help="Seed of the search, as --seed is of every trial.", check=NOT_NEGATIVE,
+        None, help="Seed of the search, as --seed is of every trial.", check=SEED,
         shown="drawn",
     )  # fmt: skip
 
@@ -51,7 +51,7 @@ def read_flags(argv: Sequence[str]) -> tuple[SweepFlags, list[str]]:
     """Return the sweep's own flags, and the rest of the command line; raise UsageError."""
     kind = dataclasses.make_dataclass("Flags", _arguments(), frozen=True)
     help_text = inspect.getdoc(SweepFlags)
-    parsed, rest = read(kind, argv, "sweep.py", description=help_text, return_unknown_args=True)
+    parsed, rest = read(kind, argv, "sweep", description=help_text, return_unknown_args=True)
     flags = SweepFlags(**vars(parsed))
     for field in dataclasses.fields(SweepFlags):
         name = "--" + field.name.replace("_", "-")

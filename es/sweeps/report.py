@@ -9,32 +9,43 @@ from optuna.trial import FrozenTrial, TrialState
 
 from es.config import Config, flag
 from es.config.sources import write_toml
-from es.errors import RunError, in_one_line
+from es.errors import RunError, UsageError, in_one_line
 from es.program import command
 from es.rendering.window import watching
 from es.reports import plotting
 from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
-from es.runs.directory import LATEST, move_aside, write_text
+from es.runs.directory import LATEST, write_text
 from es.sweeps.space import base_params, trial_settings
-from es.sweeps.study import FRAMES, REASON, Sweep, best_trial, complete_trials, done_trials
+from es.sweeps.study import (
+    FRAMES,
+    REASON,
+    STUDY,
+    Sweep,
+    best_trial,
+    complete_trials,
+    done_trials,
+)
 
 BEST_SETTINGS, TRIALS, IMPORTANCE = "best.toml", "trials.csv", "importance.png"
 FEWEST = 8  # complete trials, below which importances are chance
 GOOD = 0.25  # of the trials, whose parameters are compared with all
 
 
-def move_older(study: optuna.Study, sweep: Sweep) -> list[Path]:
-    """Move aside the files that a study without a trial finds; return where they are now."""
-    if any(each.state != TrialState.WAITING for each in study.get_trials(deepcopy=False)):
-        return []
-    paths = [sweep.directory / name for name in (BEST_SETTINGS, TRIALS, IMPORTANCE)]
-    return [move_aside(path) for path in paths if path.exists()]
+def require_no_results(directory: Path) -> None:
+    """Raise UsageError if a sweep whose study is gone has left results in the directory."""
+    patterns = (BEST_SETTINGS, TRIALS, IMPORTANCE, "trial-*")
+    if not (directory / STUDY).exists() and any(any(directory.glob(each)) for each in patterns):
+        raise UsageError(
+            f"--dir {directory}: holds the results of a sweep whose {STUDY} is gone, which cannot "
+            "go on; choose another --dir"
+        )
 
 
 def describe_trial(trial: FrozenTrial, best: FrozenTrial | None) -> str:
     """Return a finished trial's line. best: the best one so far."""
-    value = "" if trial.value is None else f" {trial.value:.2f}"
+    at = " at" if trial.state == TrialState.PRUNED else ""  # a mean of its training, no evaluation
+    value = "" if trial.value is None else f"{at} {trial.value:.2f}"
     outcome = f"{trial.state.name.lower()}{value}"
     if reason := trial.user_attrs.get(REASON):
         outcome += f" ({in_one_line(reason)})"
@@ -55,12 +66,17 @@ def write_tables(study: optuna.Study, sweep: Sweep) -> None:
         "number": "trial",
         "state": "state",
         "value": "value",
+        "last_mean": "last_mean",
         f"user_attrs_{FRAMES}": FRAMES,
         "duration": "seconds",
         **{f"params_{name}": flag(name)[2:] for name in sweep.space},
         f"user_attrs_{REASON}": REASON,
     }
-    table = study.trials_dataframe().reindex(columns=[*columns]).rename(columns=columns)
+    table = study.trials_dataframe()
+    # Optuna's value of a pruned trial is a mean of its training, and no evaluation.
+    pruned = table["state"] == "PRUNED"
+    table["last_mean"], table["value"] = table["value"].where(pruned), table["value"].mask(pruned)
+    table = table.reindex(columns=[*columns]).rename(columns=columns)
     table = table[table["seconds"].notna()]  # not those that run or wait
     interrupted = (table["state"] == "FAIL") & table[REASON].isna()
     table["state"] = table["state"].str.lower().mask(interrupted, "interrupted")

@@ -16,9 +16,9 @@ import optuna
 
 from es.config import Config
 from es.config.sources import write_toml
-from es.reports.progress_csv import ProgressReader
+from es.reports.tables import TableReader
 from es.rollouts.processes import for_helpers
-from es.runs.directory import PROGRESS, open_new, write_text
+from es.runs.directory import PROGRESS, write_text
 from es.sweeps.trial import OUTCOME, TRIAL_SETTINGS, Play, run_trial
 
 MILESTONES = 10  # of the budget, at which trials are compared
@@ -47,10 +47,10 @@ class RunningTrial:
 
     def __init__(self, trial: optuna.Trial, config: Config, directory: Path, play: Play) -> None:
         self.trial, self.pruned, self.frames = trial, False, 0
-        self._directory, self._rows = directory, ProgressReader(directory / PROGRESS)
+        self._directory, self._rows = directory, TableReader(directory / PROGRESS)
         self._returns: deque[float] = deque(maxlen=MEAN_OF)
         (self._column, self._total), self._milestone = budget(config), 0
-        open_new(directory).close()  # what a study that is gone has left is moved aside
+        directory.mkdir()  # a trial's number is its own
         write_text(directory / TRIAL_SETTINGS, write_toml(config.saved() | {"silent": True}))
         context = multiprocessing.get_context("forkserver")
         self.process = context.Process(target=run_trial, args=(play, directory))

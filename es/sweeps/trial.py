@@ -4,14 +4,13 @@ import gc
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from es.errors import RunError
+from es.errors import in_short
 from es.interrupts import Interrupts
-from es.program import execute
+from es.program import execute, leave
 from es.reports.learning_curve import NO_CURVE
 from es.rollouts.processes import TERMINAL_SIGNALS, end_with_parent
 from es.runs.directory import write_text
@@ -34,22 +33,14 @@ def run_trial(play: Play, directory: Path) -> None:
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
-    sys.exit(execute(partial(_play, play, directory)))
+    leave(execute(partial(_play, play, directory)))
 
 
 def _play(play: Play, directory: Path, interrupts: Interrupts) -> int:
     try:
         outcome = play(directory, interrupts)
     except Exception as error:
-        name = "" if isinstance(error, RunError) else f"{type(error).__name__}: "
-        reason = name + _in_brief(str(error))
-        write_text(directory / OUTCOME, json.dumps({"error": reason}))
+        write_text(directory / OUTCOME, json.dumps({"error": in_short(error)}))
         raise
     write_text(directory / OUTCOME, json.dumps(outcome))
     return 0
-
-
-def _in_brief(message: str) -> str:
-    """Return the first line, with the last one if the first announces a traceback."""
-    first, *more = message.strip().splitlines() or [""]
-    return f"{first} {more[-1].strip()}" if more and first.endswith(":") else first

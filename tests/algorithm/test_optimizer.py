@@ -47,6 +47,22 @@ def test_weight_decay_of_adam_is_l2_and_of_adamw_decoupled(optimizer):
     np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_clipup_against_its_formula():
+    """Toklu et al. 2020, algorithm 1; only the first step is shorter than the maximum speed."""
+    strategy = Strategy(
+        theta(), n=8, sigma=0.05, lr=0.03, optimizer_name="clipup", max_speed=0.04, seed=1
+    )
+    velocity, speeds = np.zeros(SIZE), []
+    for before, gradient in steps(strategy, 4):
+        velocity = 0.9 * velocity + 0.03 * gradient / np.linalg.norm(gradient.astype(np.float64))
+        velocity *= min(1.0, 0.04 / float(np.linalg.norm(velocity)))
+        speeds.append(np.linalg.norm(velocity))
+        expected = before + velocity
+    np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-6)
+    assert speeds[0] == pytest.approx(0.03)
+    assert max(speeds) == pytest.approx(0.04)
+
+
 def test_schedules_and_decay_of_the_learning_rate():
     for schedule, factors in (
         ("constant", [1, 1, 1, 1, 1]),

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from es.algorithm.population import group_by_perturbation, mean_and_std
+from es.algorithm.population import group_by_perturbation, grown, mean_and_std
 from es.algorithm.shaping import SHAPINGS
 from es.errors import RunError
 from es.rollouts.rollout import Result
@@ -64,6 +64,21 @@ def test_the_lowest_of_numbers_still_is_finite():
 def test_no_number_at_all_is_an_error():
     with pytest.raises(RunError, match="none of 2 returns is a finite number: nan"):
         group_by_perturbation(results([math.nan, math.inf, 1.0]), 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "steps", "expected"),
+    [
+        (10, 1000, 10),  # enough
+        (10, 500, 20),  # as many again, if they last as long
+        (10, 700, 16),  # 4.3 more, in whole pairs
+        (80, 990, 90),  # an eighth at the least
+        (10, 10, 100),  # at most
+        (100, 10, 100),
+    ],
+)
+def test_an_update_grows_until_it_has_seen_enough_steps(count, steps, expected):
+    assert grown(count, steps, wanted=1000, most=100) == expected
 
 
 def test_mean_and_standard_deviation_of_what_is_no_number():

@@ -94,7 +94,8 @@ def test_gradient_is_the_brute_force_sum_of_shaped_returns(shaping, antithetic):
     if not antithetic:
         assert len({member.seed for member in strategy.ask()}) == 8
         assert {member.sign for member in strategy.ask()} == {1}
-        utilities = utilities - utilities.mean()
+        others = [np.delete(utilities, i).mean() for i in range(8)]
+        utilities = utilities - others  # a baseline that a member is not part of itself
     expected = utilities @ noise_of(strategy) / (8 * 0.05)
     np.testing.assert_allclose(strategy.gradient(RETURNS), expected, rtol=1e-4, atol=1e-5)
 
@@ -126,6 +127,36 @@ def test_a_fraction_of_the_parameters_gives_the_same_gradient_on_average(antithe
     estimate = strategy.gradient(returns)
     assert abs(estimate - slope).max() < 0.25
     assert estimate @ slope / (slope @ slope) == pytest.approx(1, abs=0.05)
+
+
+def test_sigmas_adapt_by_the_brute_force_formulas_of_pgpe():
+    """Sehnke et al. 2010, section 3.3: mirrored, with the mean utility as the baseline."""
+    strategy = Strategy(
+        theta(), n=8, sigma=0.05, lr=0.1, seed=3, shaping="centered-rank", sigma_lr=1.0
+    )
+    sigmas, expected = np.full(SIZE, 0.05), theta().astype(np.float64)
+    for _ in range(3):
+        noise, utilities = noise_of(strategy), SHAPINGS["centered-rank"](RETURNS)
+        direction = sum(u * sigmas * eps for u, eps in zip(utilities, noise, strict=True)) / 8
+        expected += 0.1 * direction / np.mean(sigmas**2)
+        gradient = np.zeros(SIZE)
+        for pair in range(4):
+            advantage = (utilities[2 * pair] + utilities[2 * pair + 1]) / 2 - utilities.mean()
+            gradient += advantage * sigmas * (noise[2 * pair] ** 2 - 1) / 4
+        step = np.clip(gradient, -0.2 * sigmas, 0.2 * sigmas)
+        assert 0 < np.sum(step != gradient) < SIZE
+        sigmas += step
+        strategy.tell(RETURNS)
+        assert strategy.spread is not None
+        np.testing.assert_allclose(strategy.sigma * strategy.spread, sigmas, rtol=1e-5)
+        np.testing.assert_allclose(strategy.theta, expected, rtol=1e-4, atol=1e-5)
+        assert np.mean(strategy.spread.astype(np.float64) ** 2) == pytest.approx(1)
+
+
+def test_sigmas_that_leave_the_range_of_numbers_stop_the_run():
+    strategy = Strategy(theta(), n=4, sigma=1.0, lr=1e-30, shaping="raw", sigma_lr=1.0)
+    with pytest.raises(RunError, match="sigma is no longer finite"):
+        strategy.tell([1e39 + 1e30, 1e39, -1e39, -1e39])
 
 
 def test_sigma_decays_down_to_its_limit():

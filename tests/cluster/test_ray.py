@@ -75,10 +75,12 @@ def test_without_a_cluster_it_says_what_to_do(program):
     status, _, err = program(*ACROBOT, "--ray", "127.0.0.1:1")
     assert status == 2
     assert err.startswith("error: --ray 127.0.0.1:1: no cluster can be reached")
+    assert "(RAY_AUTH_MODE=token)" in err  # a wrong token looks the same
     assert err.count("\n") == 1
     for flags, part in (
         (("--ray", "nonsense"), "--ray 'nonsense': must be 'auto', 'local' or HOST:PORT"),
         (("--ray", "ray://a:1"), "must be 'auto', 'local' or HOST:PORT"),
+        (("--ray", "a:65536"), "must be 'auto', 'local' or HOST:PORT"),
         (("--ray", "auto", "--workers", 0), "--workers 0"),
         (("--ray-timeout", 0), "--ray-timeout 0.0: must be above 0"),
     ):

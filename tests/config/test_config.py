@@ -1,46 +1,8 @@
-import re
-
 import pytest
 
-from es.config import FIELDS, Config, flag
+from es.config import Config
 from es.config.sources import differences, parse, read_toml, write_toml
-from es.config.validation import validate
 from es.errors import UsageError
-from tests.conftest import ROOT, run_python
-
-REFERENCE_DEFAULTS = {
-    "--env-name": "PongDeterministic-v4",
-    "--lr": 0.1,
-    "--lr-decay": 1.0,
-    "--sigma": 0.05,
-    "--useAdam": False,
-    "--n": 40,
-    "--max-episode-length": 100_000,
-    "--max-gradient-updates": 100_000,
-    "--restore": "",
-    "--small-net": False,
-    "--variable-ep-len": False,
-    "--silent": False,
-    "--test": False,
-}
-
-
-def test_names_and_defaults_are_those_of_pytorch_es():
-    ours = {flag(name): getattr(Config(), name) for name in FIELDS}
-    assert {name: ours[name] for name in REFERENCE_DEFAULTS} == REFERENCE_DEFAULTS
-
-
-def test_flags_are_read():
-    config = parse(
-        (
-            "--env-name CartPole-v1 --small-net --useAdam --n 10 --lr 0.01 --workers auto --seed 7 "
-            "--target-return -5.5 --run-dir here --no-variable-ep-len"
-        ).split()
-    )
-    assert (config.env_name, config.small_net, config.use_adam) == ("CartPole-v1", True, True)
-    assert (config.n, config.lr, config.workers, config.seed) == (10, 0.01, "auto", 7)
-    assert (config.target_return, config.run_dir) == (-5.5, "here")
-    assert parse(["--workers", "3"]).workers == 3
 
 
 def test_later_layers_win(tmp_path):
@@ -65,98 +27,6 @@ def test_settings_survive_a_file(tmp_path):
 def test_what_a_command_does_once_is_not_saved():
     config = parse(["--test", "--restore", "x", "--episodes", "3", "--no-render", "--override"])
     assert not {"test", "episodes", "no_render", "config"} & set(config.saved())
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "--n 7", "--n 0", "--n -2", "--lr 0", "--lr -1", "--lr nan", "--lr inf", "--lr-decay 0",
-        "--lr-decay -0.5", "--lr 1e+300", "--sigma 1e-300", "--lr-decay 1e+200", "--sigma 0",
-        "--sigma nan", "--max-episode-length 0", "--workers 99999999999999999999",
-        "--max-gradient-updates 0", "--max-gradient-updates -3", "--max-frames 0",
-        "--max-minutes 0", "--max-minutes inf", "--target-return nan", "--eval-episodes 0",
-        "--eval-every 0", "--save-every -1", "--seed -1", "--workers -1", "--episodes 0",
-        "--env-name=", "--env-name= ", "--run-dir=", "--frame-skip 0", "--noop-max -1",
-        "--sticky-actions 1.5", "--reward-shift 1e+300", "--hidden-sizes 0",
-        "--hidden-sizes 64 -3", "--action-bins 1", "--action-noise -1.0", "--sigma-decay 1.5",
-        "--sigma-decay 0.0", "--sigma-min 0.0", "--momentum 1.0", "--momentum -0.5",
-        "--weight-decay -1.0", "--top-directions 0", "--episodes-per-perturbation 0",
-        "--param-fraction 0.0", "--param-fraction 1.5", "--env-kwargs g",
-    ],
-)  # fmt: skip
-def test_a_value_that_makes_no_sense_is_one_line_with_flag_and_value(arguments):
-    name, _, value = arguments.replace("=", " ").partition(" ")
-    with pytest.raises(UsageError) as raised:
-        validate(parse(arguments.split(" ") if "=" not in arguments else [arguments]))
-    message = str(raised.value)
-    assert message.startswith(f"{name} ")
-    assert value.lstrip("-").strip() in message
-    assert "must" in message
-    assert "\n" not in message
-
-
-def test_test_needs_a_checkpoint():
-    with pytest.raises(UsageError, match="--restore"):
-        validate(parse(["--test"]))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--lr fast", "--lr: could not convert string to float: 'fast'; expected --lr FLOAT"),
-        ("--seed 1.5", "['1.5']; expected --seed INT"),
-        ("--workers many", "['many']; expected --workers INT|{auto}"),
-        ("--n 4 --hidden-sizes 64,64", "['64,64']; expected --hidden-sizes [INT [INT ...]]"),
-        ("--n", "Missing value for argument '--n'. Expected 1 values; see --help"),
-        ("stray --n 2", "Unrecognized options: stray; see --help"),
-        ("--no-small-net yes", "Unrecognized options: yes; see --help"),
-        ("--sigma-mim 3", "--sigma-mim, 3; perhaps you meant --sigma-min FLOAT"),
-        ("--sigm 3", "perhaps you meant --sigma FLOAT or --sigma-decay FLOAT or --sigma-min FLOAT"),
-        ("--n 4 --no-test", "Unrecognized options: --no-test; perhaps you meant --test"),
-        ("--shaping Raw", "invalid choice 'Raw' for argument '--shaping'. Expected one of ('"),
-    ],
-)
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_command_line_that_cannot_be_read_is_one_line(
-    arguments, message, terminal, monkeypatch, capfd
-):
-    monkeypatch.setenv("TERM", "xterm")  # for which tyro adds colours
-    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-    with pytest.raises(UsageError) as raised:
-        parse(arguments.split())
-    assert message in str(raised.value)
-    assert re.search(r"[\n\x1b│]", str(raised.value)) is None
-    assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("--n 7", "--n 7"),
-        ("--useAdam --optimizer sgd", "--useAdam contradicts --optimizer sgd"),
-        ("--optimizer adam --momentum 0.9", "--momentum 0.9"),
-        ("--sampling gaussian --top-directions 2", "--top-directions 2"),
-        ("--n 10 --top-directions 6", "--top-directions 6: must be at most half of --n 10"),
-        ("--sigma-min 0.01", "--sigma-min 0.01: is a limit for --sigma-decay"),
-        ("--sigma-min 1 --sigma-decay 0.9", "--sigma-min 1.0: must be at most --sigma 0.05"),
-        ("--variable-ep-len --adaptive-ep-len", "give one"),
-        ("--hidden-sizes --activation tanh", "--activation tanh"),
-        ("--episodes 3", "--episodes 3: is for --test"),
-        ("--no-render", "--no-render: is for --test"),
-    ],
-)
-def test_settings_that_do_not_go_together(arguments, words):
-    with pytest.raises(UsageError) as raised:
-        validate(parse(arguments.split()))
-    assert words in str(raised.value)
-
-
-def test_settings_that_go_together():
-    for arguments in (
-        "--n 7 --sampling gaussian", "--useAdam --optimizer adam", "--n 10 --top-directions 5",
-        "--sigma-min 0.01 --sigma-decay 0.9", "--optimizer sgd --momentum 0.9", "--hidden-sizes",
-    ):  # fmt: skip
-        validate(parse(arguments.split()))
 
 
 @pytest.mark.parametrize(
@@ -223,36 +93,6 @@ def test_settings_that_were_left_at_their_default_count_too():
     adam = Config(seed=4, use_adam=True)
     assert differences(parse(["--optimizer", "adam", "--seed", "4"]), adam) == []
     assert differences(parse(["--optimizer", "sgd", "--seed", "4"]), own) == []
-
-
-def test_help_is_grouped_complete_and_light():
-    """It imports neither torch nor gymnasium, and so answers at once."""
-    program = (
-        "import sys; from main import main\n"
-        "try: main(['--help'])\n"
-        "finally: print(sorted({'torch', 'gymnasium', 'numpy'} & set(sys.modules)))"
-    )
-    result = run_python(program)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.endswith("[]\n")
-    for name in FIELDS:
-        assert flag(name) in result.stdout
-    for group in ("task", "algorithm", "ending", "evaluation", "run", "watching"):
-        assert f"{group} options" in result.stdout
-
-
-def test_every_flag_is_documented_with_its_default():
-    text = (ROOT / "docs" / "flags.md").read_text()
-    told = dict(re.findall(r"^\| `(--[\w-]+)` \| (.+?) \|", text, re.MULTILINE))
-    assert set(told) == {flag(name) for name in FIELDS}
-    for name, field in FIELDS.items():
-        value = field.default
-        if isinstance(value, bool):
-            assert told[flag(name)] == "off"
-        elif isinstance(value, int | float):
-            assert float(told[flag(name)]) == value
-        elif isinstance(value, str) and value:
-            assert told[flag(name)] == f"`{value}`"
 
 
 def test_the_settings_of_the_algorithm_as_cells_of_a_table():

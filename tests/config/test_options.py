@@ -1,9 +1,12 @@
 """Every option in whole runs: the same to the bit for any workers, and after resuming."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from es.config import FIELDS, flag
+from es.config.option import LIMIT
 from tests.conftest import read, rows, same, same_run, timeless
 
 PENDULUM = "--env-name Pendulum-v1 --max-episode-length 30 --hidden-sizes 8"
@@ -18,10 +21,13 @@ OPTIONS = {
     "gaussian": "--env-name CartPole-v1 --n 5 --sampling gaussian --shaping raw --momentum 0.9 "
     "--weight-decay 0.1 --lr 0.001 --lr-schedule cosine --lr-decay 0.9 --activation relu "
     "--variable-ep-len --episode-seeding independent",
+    "drawn": "--env-name CartPole-v1 --n 4 --sample-actions",
     "adamw": "--env-name CyclicMDP-v0 --env-kwargs states=4 horizon=50 --n 4 --obs-norm "
     "--optimizer adamw --weight-decay 0.1 --shaping normalized",
-    "pixels": f"{BOXING} --n 4 --vbn --noop-max 30 --sticky-actions 0.25 --frame-skip 3 "
-    "--optimizer adam --lr 0.01 --shaping raw",
+    "pixels": f"{BOXING} --n 4 --vbn --noop-max 30 --fire-reset --sticky-actions 0.25 "
+    "--frame-skip 3 --optimizer adam --lr 0.01 --shaping raw",
+    "pgpe": f"{PENDULUM} --n 4 --n-max 12 --frames-per-update 250 --obs-norm --hidden-sizes "
+    "--init zero --optimizer clipup --max-speed 0.05 --sigma-adapt --shaping centered-rank",
 }  # fmt: skip
 
 
@@ -43,7 +49,7 @@ def test_the_same_run_to_the_bit_with_any_workers_and_after_resuming(program, op
     assert timeless(Path("shared")) == timeless(Path("whole"))
 
 
-@pytest.mark.parametrize("options", ["paper", "adamw", "pixels"])
+@pytest.mark.parametrize("options", ["paper", "drawn", "adamw", "pixels"])
 def test_the_best_checkpoint_plays_as_it_was_evaluated(program, options):
     """With the statistics, the reference batch and the environment of that moment."""
     run = (*OPTIONS[options].split(), "--seed", 3, "--eval-every", 1, "--eval-episodes", 2)
@@ -76,6 +82,7 @@ def learned(program, *options):
         "--env-name", "Pendulum-v1", "--max-episode-length", 20, "--n", 4, "--seed", 5,
         "--shaping", "raw", "--lr", 0.001, "--workers", 0, "--max-gradient-updates", 2,
     )  # fmt: skip
+    shutil.rmtree("run", ignore_errors=True)
     status, _, err = program(*run, "--run-dir", "run", *options)
     assert (status, err) == (0, "")
     return read("run/latest.safetensors").parameters
@@ -90,7 +97,8 @@ def learned(program, *options):
         "--optimizer adamw", "--momentum 0.5", "--weight-decay 0.5", "--lr-schedule linear",
         "--lr-schedule cosine", "--sigma-decay 0.5", "--param-fraction 0.5",
         "--episodes-per-perturbation 2", "--episode-seeding update",
-        "--episode-seeding independent", "--hidden-sizes 7",
+        "--episode-seeding independent", "--hidden-sizes 7", "--sigma-adapt",
+        "--frames-per-update 200", "--optimizer clipup --max-speed 0.1",
     ],
 )  # fmt: skip
 def test_every_option_makes_a_difference(program, option):
@@ -103,8 +111,31 @@ def test_options_for_episodes_of_different_lengths_make_a_difference(program, op
     assert not same(learned(program, *game), learned(program, *game, *option.split()))
 
 
+def test_a_policy_that_draws_its_actions_can_be_played_without(program):
+    run = (*OPTIONS["drawn"].split(), "--seed", 3, "--workers", 0, "--max-gradient-updates", 1)
+    program(*run, "--run-dir", "drawn")
+    test = ("--test", "--json", "--seed", 1, "--episodes", 5, "--restore")
+    drawn, greedy, largest = (
+        program(*test, "drawn/latest.safetensors", *more)[1]
+        for more in ((), ("--greedy",), ("--no-sample-actions",))
+    )
+    assert drawn != greedy == largest
+    program.train("--max-gradient-updates", 1, "--run-dir", "plain")
+    status, _, err = program(*test, "plain/latest.safetensors", "--greedy")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "--greedy" in err
+
+
 def test_useadam_is_the_same_as_optimizer_adam(program):
     assert same(learned(program, "--useAdam"), learned(program, "--optimizer", "adam"))
+
+
+def test_clipup_steps_by_three_quarters_of_its_speed_unless_told_otherwise(program):
+    clipup = ("--optimizer", "clipup", "--max-speed", 0.1, "--max-gradient-updates", 1)
+    out = program.train(*clipup)
+    assert "Learning rate: 0.075000\n" in out
+    assert "Using Adam: False\n" in out
+    assert "Learning rate: 0.100000\n" in program.train(*clipup, "--lr", 0.1)
 
 
 def test_reported_returns_are_not_shifted(program):
@@ -219,3 +250,18 @@ def test_an_override_is_not_left_in_the_settings_of_the_run(program):
     again = ("--workers", 0, "--restore", "run/latest.safetensors", "--max-gradient-updates")
     program(*again, 3, "--lr", 0.5, "--override")
     assert "override" not in Path("run/config.toml").read_text()
+
+
+def test_a_run_with_the_greatest_whole_numbers_is_loaded_again(program):
+    names = [name for name, field in FIELDS.items() if field.metadata["check"] == LIMIT]
+    assert len(names) == 6
+    assert LIMIT.bounds
+    most = int(LIMIT.bounds[1])
+    options = [word for name in (*names, "seed") for word in (flag(name), most)]
+    ending = ("--target-return", "-1e30", "--eval-episodes", 1)
+    program.train(*options, *ending, "--run-dir", "run")
+    saved = read("run/latest.safetensors")
+    assert {saved.settings[name] for name in (*names, "seed")} == {most}
+    assert program("--restore", "run/latest.safetensors")[1].startswith("Finished already")
+    assert program("--config", "run/config.toml", "--run-dir", "again")[0] == 0
+    assert same_run(read("again/latest.safetensors"), saved)

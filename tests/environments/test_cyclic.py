@@ -51,7 +51,10 @@ def test_the_picture_shows_the_state():
     assert picture[50, [50, 150, 250], 0].argmax() == 1
 
 
-@pytest.mark.parametrize("argument", ["states=0", "rewards=[1]", "horizon=0"])
+@pytest.mark.parametrize(
+    "argument",
+    ["states=0", "rewards=[1]", "horizon=0", "rewards=[1e400,1,1]", "rewards=[1,1e308,1]"],
+)
 def test_arguments_that_do_not_fit(argument):
     with pytest.raises(Exception, match="cannot be made"):
         play([], argument)

@@ -36,6 +36,7 @@ NEXT: Any = (SEEN, 1.0, False, False, {})
 def test_what_keeps_to_the_rules_passes():
     check_first_step(Odd(FIRST, NEXT), "Odd-v0")
     check_first_step(Odd(([0, 0], {}), (SEEN, np.float32(1), True, False, {})), "Odd-v0")
+    check_first_step(Odd(FIRST, (SEEN, np.array([1]), False, False, {})), "Odd-v0")
 
 
 @pytest.mark.parametrize(
@@ -51,11 +52,16 @@ def test_what_keeps_to_the_rules_passes():
         ((np.array([0, np.nan]), {}), NEXT, "not finite"),
         (FIRST, (np.array([0, np.inf]), 1.0, False, False, {}), "not finite"),
         (FIRST, (SEEN, np.nan, False, False, {}), "reward is nan"),
-        (FIRST, (SEEN, np.array([1.0]), False, False, {}), "reward is"),
-        (FIRST, (SEEN, "much", False, False, {}), "much"),
+        (FIRST, (SEEN, np.array([1.0, 2.0]), False, False, {}), "vector.*LinearReward"),
+        (FIRST, (SEEN, "much", False, False, {}), "reward is 'much', not a number"),
+        (FIRST, (SEEN, "1.5", False, False, {}), "reward is '1.5', not a number"),
+        (FIRST, (SEEN, None, False, False, {}), "reward is None, not a number"),
+        (FIRST, (SEEN, 1j, False, False, {}), "reward is 1j, not a number"),
+        (FIRST, (np.zeros(2, complex), 1.0, False, False, {}), "complex128"),
+        ((["1", "2"], {}), NEXT, "no numbers"),
     ],
 )
 def test_what_does_not_is_one_line(first, outcome, words):
     with pytest.raises(UsageError, match=rf"Odd-v0: cannot be played .*({words})") as error:
         check_first_step(Odd(first, outcome), "Odd-v0")
-    assert "\n" not in str(error.value)
+    assert "\n" not in error.value.message

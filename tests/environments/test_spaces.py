@@ -1,7 +1,7 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium import spaces
+from gymnasium import spaces, wrappers
 
 from es.environments.images import PreprocessImage
 from es.environments.spaces import as_vector, describe_actions, is_image
@@ -53,21 +53,55 @@ def test_boxes_of_any_shape_are_flattened():
     assert as_vector(vector, "Some-v0") is vector
 
 
+BOX, NUMBER, PICTURE = (
+    spaces.Box(-1, 1, (2,)), spaces.Discrete(2), spaces.Box(0, 255, (60, 80, 3), np.uint8)
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "space",
+    ("space", "words"),
     [
-        spaces.Text(5),
-        spaces.Sequence(spaces.Discrete(2)),
-        spaces.Graph(spaces.Discrete(2), None),
-        spaces.Dict(a=spaces.Discrete(2), b=spaces.Sequence(spaces.Discrete(2))),
-        spaces.Box(-1, 1, (0,)),
-        spaces.Dict({}),
-        spaces.Tuple(()),
+        (spaces.Text(5), "Text cannot be seen: make a Box of it with TransformObservation"),
+        (spaces.Sequence(NUMBER), "Sequence cannot be seen"),
+        (spaces.Graph(NUMBER, None), "Graph cannot be seen"),
+        (spaces.Dict(a=NUMBER, b=spaces.Sequence(NUMBER)), "leave it out with FilterObservation"),
+        (spaces.Dict(a=BOX, b=spaces.Tuple([PICTURE])), "a picture is seen alone"),
+        (spaces.Tuple([spaces.Box(0, 1, (3, 60, 80))]), "leave it out with FilterObservation"),
+        (spaces.Box(0, 255, (4, 96, 96, 3), np.uint8), "with 4 channels at most: make such a one"),
+        (spaces.Box(0, 255, (84, 84, 12), np.uint8), "with 4 channels at most: make such a one"),
+        (spaces.Box(-1, 1, (0,)), "a vector of 0 numbers"),
+        (spaces.Dict({}), "a vector of 0 numbers"),
+        (spaces.Tuple(()), "a vector of 0 numbers"),
+        (spaces.Discrete(2**40), "a vector of 1099511627776 numbers, and 1 to 1048576 are"),
+        (spaces.MultiDiscrete([2**31 - 1] * 3), "a vector of 6442450941 numbers"),
     ],
 )
-def test_observations_without_a_fixed_number_of_numbers_are_errors(space):
-    with pytest.raises(UsageError, match="--env-name Some-v0: its observations are"):
+def test_observations_that_the_networks_cannot_see_are_errors(space, words):
+    with pytest.raises(UsageError, match="--env-name Some-v0: its observations are") as refused:
         as_vector(Showing(space), "Some-v0")
+    assert words in str(refused.value)
+    assert str(refused.value).endswith("(--env-name my_module:MyEnv-v0)")
+
+
+def test_the_end_of_an_error_is_not_cut_off():
+    many = {f"part {number}": BOX for number in range(99)}
+    with pytest.raises(UsageError, match=r"part 0.* \.\.\.; Text cannot be seen.*MyEnv-v0\)$"):
+        as_vector(Showing(spaces.Dict(many | {"words": spaces.Text(5)})), "Some-v0")
+
+
+def test_the_wrappers_that_errors_name_help():
+    parts = Showing(spaces.Dict(picture=PICTURE, words=spaces.Text(5), numbers=BOX))
+    numbers = as_vector(wrappers.FilterObservation(parts, ["numbers"]), "Some-v0")
+    assert numbers.observation_space.shape == (2,)
+    picture = wrappers.TransformObservation(parts, lambda parts: parts["picture"], PICTURE)
+    assert is_image(picture.observation_space)
+    for actions in (
+        spaces.Box(-np.inf, np.inf, (2,)), spaces.Box(0, 9, (2,), np.int64), spaces.Dict(a=BOX)
+    ):  # fmt: skip
+        env = Showing(BOX)
+        env.action_space = actions
+        described = describe_actions(wrappers.TransformAction(env, dict, BOX).action_space, "")
+        assert described["kind"] == "box"
 
 
 def images(*shape):
@@ -77,8 +111,16 @@ def images(*shape):
 def test_images_are_bytes_of_two_or_three_dimensions():
     for shape in ((60, 80), (60, 80, 1), (60, 80, 3), (60, 80, 4), (3, 60, 80), (4, 84, 84)):
         assert is_image(images(*shape))
-    for space in (images(128), images(60, 80, 9), images(0, 84, 84), images(2, 2, 2, 2)):
+    for space in (images(128), images(60, 80, 9), images(0, 84, 84), images(60, 60, 60, 3)):
         assert not is_image(space)
+
+
+def test_bytes_too_small_for_a_picture_are_seen_as_they_are():
+    """MiniGrid's codes, and grids of other games."""
+    for shape in ((7, 7, 3), (25, 25, 3), (3, 21, 79), (21, 79)):
+        assert not is_image(images(*shape))
+        ours, codes = flat(images(*shape))
+        assert ours == codes.reshape(-1).tolist()
 
 
 def test_images_may_be_numbers_with_the_bounds_of_one():
@@ -133,12 +175,17 @@ def test_action_spaces_are_described():
     ("space", "words"),
     [
         (spaces.Box(-np.inf, np.inf, (2,)), "finite bounds"),
-        (spaces.Box(np.array([-1.0, -3.4e38]), np.array([1.0, 3.4e38])), "finite bounds"),
+        (spaces.Box(np.array([-1, -3.4e38], "f"), np.array([1, 3.4e38], "f")), "finite bounds"),
         (spaces.Box(0, 9, (2,), np.int64), "floating-point"),
         (spaces.Dict(a=spaces.Discrete(2)), "what is supported"),
         (spaces.Text(5), "what is supported"),
+        (spaces.Box(-1, 1, (0,)), "0 outputs"),
+        (spaces.Discrete(2**40), "1099511627776 outputs, and 1 to 1048576 are possible"),
+        (spaces.MultiDiscrete([2**31 - 1] * 3), "6442450941 outputs"),
+        (spaces.MultiBinary(2**33), "8589934592 outputs"),
     ],
 )
 def test_actions_that_make_no_sense_are_errors(space, words):
-    with pytest.raises(UsageError, match=f"--env-name Some-v0: its actions are .*{words}"):
+    words = f"its actions are .*{words}.* TransformAction of gymnasium.wrappers"
+    with pytest.raises(UsageError, match=f"--env-name Some-v0: {words}"):
         describe_actions(space, "Some-v0")

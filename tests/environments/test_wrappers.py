@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from es.environments.wrappers import RandomStart
-from es.envs import describe_env, make_env, max_steps
+from es.envs import describe_env, make_env, max_steps, may_wait_for_fire
 from es.errors import UsageError
 from es.noise import Stream, derive_seeds
 from tests.fakes import Counting
@@ -95,7 +95,51 @@ def test_an_episode_that_ends_in_its_no_ops_begins_with_fewer():
     assert counts == {0, 1, 2, 3, 4}
 
 
-@pytest.mark.parametrize("setting", [{"noop_max": 30}, {"sticky_actions": 0.25}])
+def test_fire_begins_each_life_whatever_is_chosen():
+    waiting, env = (
+        make_env(describe_env("BreakoutDeterministic-v4", fire_reset=fire))
+        for fire in (False, True)
+    )
+    lengths = []
+    for each in (waiting, env, env):
+        each.reset(seed=1)
+        steps = (step for step in range(1, 400) if each.step(0)[2])
+        lengths.append(next(steps, None))
+    assert lengths[0] is None
+    assert lengths[1] == lengths[2] == 125  # of five lives
+    env.close()
+    waiting.close()
+
+
+def test_fire_comes_after_the_no_ops():
+    description = describe_env("BreakoutDeterministic-v4", noop_max=30)
+    env, plain = make_env(description | {"fire_reset": True}), make_env(description)
+    for seed in range(3):
+        assert np.array_equal(env.reset(seed=seed)[0], plain.reset(seed=seed)[0])
+        for chosen, played in ((0, 1), (3, 2), (0, 0), (3, 3)):
+            assert np.array_equal(env.step(chosen)[0], plain.step(played)[0])
+    env.close()
+    plain.close()
+
+
+def test_a_game_may_wait_for_fire_unless_that_is_pressed_for_the_policy():
+    for name in ("BreakoutDeterministic-v4", "BreakoutNoFrameskip-v4", "ALE/Breakout-v5"):
+        assert may_wait_for_fire(describe_env(name))
+        assert not may_wait_for_fire(describe_env(name, fire_reset=True))
+    assert not may_wait_for_fire(describe_env("CartPole-v1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("FreewayDeterministic-v4", []), ("ALE/Pong-v5", ["continuous=True"])]
+)
+def test_fire_is_refused_where_there_is_no_such_action(name, arguments):
+    with pytest.raises(UsageError, match=r"--fire-reset: ALE/\w+-v5 has no action FIRE"):
+        make_env(describe_env(name, arguments, fire_reset=True))
+
+
+@pytest.mark.parametrize(
+    "setting", [{"noop_max": 30}, {"sticky_actions": 0.25}, {"fire_reset": True}]
+)
 def test_settings_of_atari_games_are_errors_elsewhere(setting):
     with pytest.raises(UsageError, match=r"is for Atari games, and CartPole-v1 is none"):
         describe_env("CartPole-v1", **setting)

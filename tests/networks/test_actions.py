@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from es.environments.spaces import describe_actions
-from es.networks.actions import Box, count_outputs, make_decoder
+from es.networks.actions import Box, Sampler, count_outputs, make_decoder
 from es.noise import action_noise
 from tests.networks.descriptions import box, discrete
 
@@ -15,7 +15,7 @@ def decode(actions, outputs, noise_seeds=None):
     assert outputs.size == count_outputs(actions)
     decoder = make_decoder(actions, outputs)
     if isinstance(decoder, Box):
-        decoder.reset(noise_seeds)
+        decoder.reset(None, noise_seeds)
     return decoder(int(outputs.argmax()))
 
 
@@ -84,14 +84,38 @@ def test_noise_is_that_of_the_tasks_seeds_and_stays_in_bounds(bins):
     decoder = Box(actions, outputs)
     quiet = decoder(0)
     assert decoder(0).tolist() == quiet.tolist()
-    decoder.reset((3, 4))
+    decoder.reset(None, (3, 4))
     noisy = [decoder(0) for _ in range(200)]
     generator = action_noise((3, 4))
     for action in noisy:
         expected = quiet + np.float32(0.1) * generator.standard_normal(2, dtype=np.float32)
         assert action.tolist() == np.clip(expected, low, high).tolist()
     assert max(action[1] for action in noisy) == 0.0625
-    decoder.reset((3, 4))
+    decoder.reset(None, (3, 4))
     assert decoder(0).tolist() == noisy[0].tolist()
-    decoder.reset((3, 5))
+    decoder.reset(None, (3, 5))
     assert decoder(0).tolist() != noisy[0].tolist()
+
+
+@pytest.mark.parametrize("multi", [False, True])
+def test_drawn_actions_have_the_probabilities_of_the_softmax(multi):
+    outputs = np.array([0.5, -1.0, 2.0, 0.0, 0.7], np.float32)
+    actions = discrete(5, start=3) | {"sample": True}
+    if multi:
+        actions = {
+            "kind": "multi-discrete", "counts": [3, 2], "start": [0, 4], "shape": [2],
+            "dtype": "int64", "sample": True,
+        }  # fmt: skip
+    decoder = make_decoder(actions, outputs)
+    assert isinstance(decoder, Sampler)
+    decoder.reset(7, None)
+    drawn = np.array([decoder(0) for _ in range(20_000)]).reshape(20_000, -1)
+    start = 0
+    for column, count in enumerate([3, 2] if multi else [5]):
+        group = np.exp(outputs[start : start + count])
+        first = [0, 4][column] if multi else 3
+        found = np.bincount(drawn[:, column] - first, minlength=count) / len(drawn)
+        np.testing.assert_allclose(found, group / group.sum(), atol=0.015)
+        start += count
+    decoder.reset(7, None)
+    assert np.array_equal(decoder(0), drawn[0] if multi else drawn[0, 0])

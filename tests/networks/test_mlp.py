@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from es.model import MLP, initial_theta, make_module
+from es.errors import MisfitError
+from es.model import MLP, initial_theta, make_module, unflatten
 from es.networks import make_actor
 from tests.networks.descriptions import mlp
 
@@ -37,6 +38,21 @@ def test_mlp_of_other_layers_against_its_formula(activation):
     hidden = getattr(functional, activation)(p["linear1.weight"] @ x + p["linear1.bias"])
     expected = p["actor_linear.weight"] @ hidden + p["actor_linear.bias"]
     torch.testing.assert_close(module(x)[0], expected)
+
+
+@pytest.mark.parametrize("hidden", [[7], [13, 30]])
+def test_an_infinite_input_saturates_tanh_as_in_torch(hidden):
+    """Widths that are no multiples of 8 are padded; the padding must not become NaN."""
+    network = mlp(3, 5, hidden=hidden, activation="tanh")
+    theta = initial_theta(network, 0)
+    actor, module = make_actor(network), make_module(network)
+    actor.bind(theta)
+    observation = np.array([np.inf, 0.3, 1.0], np.float32)
+    actor.act(observation)
+    module.load_state_dict(unflatten(network, theta))
+    expected = module(torch.from_numpy(observation))[0].detach().numpy()
+    assert np.isfinite(expected).all()
+    np.testing.assert_allclose(actor.outputs, expected, rtol=1e-5)
 
 
 def test_a_linear_policy_is_one_matrix():
@@ -79,9 +95,8 @@ def read_only(x):
 
 @pytest.mark.parametrize(
     "convert",
-    [np.float64, np.int64, np.uint8, lambda x: np.repeat(x, 2)[::2], list, read_only,
-     lambda x: x[np.newaxis]],
-)  # fmt: skip
+    [np.float64, np.int64, np.uint8, lambda x: np.repeat(x, 2)[::2], list, read_only],
+)
 def test_the_mlp_takes_observations_of_any_type(convert):
     actor, expected = make_actor(MLP_NETWORK), make_actor(MLP_NETWORK)
     observation = np.array([1, 2, 0, 5], np.float32)
@@ -90,3 +105,20 @@ def test_the_mlp_takes_observations_of_any_type(convert):
         each.reset()
     assert actor.act(convert(observation)) == expected.act(observation)
     assert np.array_equal(actor.outputs, expected.outputs)
+
+
+@pytest.mark.parametrize(
+    "misfit",
+    [5, np.ones(1), np.ones(1, np.float32), np.ones((4, 1)), np.ones(5), [1, 2, 3], None,
+     np.ones(4, complex), ["1", "2", "3", "4"], [[1], [2, 3], 4, 5], {"x": 1}],
+)  # fmt: skip
+@pytest.mark.parametrize("before", [np.zeros(4, np.float32), np.zeros(4, int)])
+def test_the_mlp_takes_no_observation_of_another_shape_or_kind(misfit, before):
+    """NumPy would repeat a single number, and drop imaginary parts; text would be read."""
+    actor = make_actor(MLP_NETWORK)
+    actor.bind(initial_theta(MLP_NETWORK, 0))
+    actor.reset()
+    actor.act(before)
+    with pytest.raises(MisfitError, match=r"its observation has the shape .* 4 numbers"):
+        actor.act(misfit)
+    actor.act(before)

@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import cv2
+import gymnasium
 import numpy as np
 import pytest
 from PIL.GifImagePlugin import GifImageFile
@@ -81,6 +82,20 @@ def test_a_viewer_is_told_the_episode_and_its_return_so_far(monkeypatch):
     assert seen == [(1, 0.0), (1, 1.0), (1, 2.0), (2, 0.0), (2, 1.0), (2, 2.0)]
     assert viewer.show.call_count == 6
     assert viewer.close.call_count == 1
+
+
+def test_pictures_with_transparency_are_shown_without_it():
+    class Transparent(gymnasium.Env):
+        def reset(self, **_):
+            return np.zeros(3), {}
+
+        def render(self):
+            return np.arange(64, dtype=np.uint8).reshape(4, 4, 4)
+
+    viewer = Mock()
+    ShowFrames(Transparent(), viewer, "--video").reset()
+    (picture,) = viewer.show.call_args.args
+    assert np.array_equal(picture.pixels, np.arange(64).reshape(4, 4, 4)[..., :3])
 
 
 def test_a_small_picture_is_enlarged_and_a_gif_is_kept_small(program):

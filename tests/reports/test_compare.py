@@ -14,7 +14,7 @@ from es.compare import By, main
 from es.reports import plotting
 from es.reports.comparison.picture import draw_comparison
 from es.reports.comparison.table import summarise
-from es.reports.progress_csv import read_progress
+from es.reports.tables import read_progress
 from tests.conftest import run_python
 from tests.records import FALLING, RISING, a_run, groups, without_settings
 
@@ -56,7 +56,7 @@ def test_the_files_and_the_table(compare):
     markdown = Path("out/c.md").read_text()
     line = "| lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 ± 0.00 | 26.50 ± 0.00 | 1,000 |"
     assert line in markdown
-    assert "| a\\|b [red] | 1 | 2 |" in markdown
+    assert "| a\\|b \\[red\\] | 1 | 2 |" in markdown
     for words in (
         "lr 0.1",
         "26.50 ± 0.00",
@@ -65,6 +65,20 @@ def test_the_files_and_the_table(compare):
         "Written: out/c.png, out/c.csv, out/c.md",
     ):
         assert words in out
+
+
+def test_names_of_folders_are_text_for_spreadsheets_and_for_markdown(compare):
+    names = ("=1+1", "-1", "@a", "plain", "<b>_x_", "`a`&amp;")
+    for name in names:
+        without_settings(f"runs/{name}")
+    status, _, err = compare("runs", "--output", "c")
+    assert (status, err) == (0, "")
+    with Path("c.csv").open(newline="") as file:
+        labels = {row["label"] for row in csv.DictReader(file)}
+    assert labels == {"'=1+1", "'-1", "'@a", "plain", "<b>_x_", "`a`&amp;"}
+    markdown = Path("c.md").read_text()
+    for label in ("=1+1", r"\<b\>\_x\_", r"\`a\`\&amp;"):
+        assert f"| {label} | 1 |" in markdown
 
 
 def test_outputs_of_before_are_replaced(compare):

@@ -7,7 +7,16 @@ import pytest
 
 from es.reports.comparison.picture import draw_comparison
 from es.reports.comparison.table import summarise
-from tests.records import FALLING, RISING, a_run, groups, without_settings
+from tests.records import (
+    FALLING,
+    RISING,
+    a_run,
+    evaluation,
+    files_of,
+    groups,
+    without_settings,
+    write,
+)
 
 
 def drawn(by, *directories):
@@ -46,6 +55,18 @@ def test_the_picture_has_a_line_and_a_band_per_group(by, label, last):
     pale = [line for line in axes.lines if line.get_alpha() is not None]
     assert [len(line.get_xdata()) for line in pale] == [20, 30]  # all the way
     assert {line.get_color() for line in pale} == {mean.get_color()}
+
+
+def test_evaluations_are_points_where_there_are_some():
+    directory = a_run("1", RISING)
+    files = files_of(directory, 30)
+    write(files, evaluation(20), evaluation(30))
+    files.close()
+    axes, lines, _, legend = drawn("frames", directory, a_run("2", RISING, {"lr": 0.5}))
+    assert legend.get_title().get_text() == "points: evaluations of single runs"
+    (points,) = (line for line in axes.lines if line.get_marker() == "o")
+    assert points.get_color() == lines["lr 0.1"].get_color()
+    assert [*zip(*points.get_data(), strict=True)] == [(2000, 21), (3000, 31)]
 
 
 def test_each_environment_has_axes_of_its_own():

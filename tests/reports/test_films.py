@@ -10,11 +10,12 @@ from PIL.GifImagePlugin import GifImageFile
 
 from es.reports import films as videos
 from es.reports import preview
+from es.reports.append_only import Place
 from es.reports.films import VideoRecorder
 from es.reports.tensorboard import EventFile
 from es.reports.terminal import Terminal
 from es.runs.directory import open_existing
-from tests.conftest import ROOT, RUN, all_gone, read, run_python, wait_until
+from tests.conftest import ROOT, RUN, all_gone, read, rows, run_python, wait_until
 from tests.rendering.test_video import decoded, differing
 
 GIF = b"GIF89a\x01\x00\x01\x00"
@@ -24,7 +25,9 @@ def test_videos_are_made_in_training_and_those_that_a_killed_run_has_left(progra
     program.train("--max-gradient-updates", 2)
     folder = RUN / "videos"
     folder.mkdir()
-    (folder / ".update-2.safetensors").write_bytes((RUN / "latest.safetensors").read_bytes())
+    (folder / ".update-2-frames-70.safetensors").write_bytes(
+        (RUN / "latest.safetensors").read_bytes()
+    )
     (folder / ".update-1.recording.mp4").write_text("half a video")
     arguments = ("--restore", RUN / "latest.safetensors", "--workers", 0, "--video-every", 2)
     status, out, err = program(*arguments, "--max-gradient-updates", 5)
@@ -34,7 +37,7 @@ def test_videos_are_made_in_training_and_those_that_a_killed_run_has_left(progra
     assert not list(folder.glob(".*"))
     assert min(differing(decoded(folder / f"update-{update}.mp4")[0]) for update in (2, 4)) > 4
     images = list(previews(folder))
-    assert [step for step, _ in images] == [2, 4]
+    assert [step for step, _ in images] == [70, int(rows()[3]["frames"])]
     for _, content in images:
         with GifImageFile(io.BytesIO(content)) as gif:
             assert gif.n_frames > 2
@@ -48,7 +51,9 @@ def test_what_could_not_be_recorded_is_told_and_tried_again(program):
     program.train("--max-gradient-updates", 2)
     folder = RUN / "videos"
     (folder / "update-2.mp4").mkdir(parents=True)
-    (folder / ".update-2.safetensors").write_bytes((RUN / "latest.safetensors").read_bytes())
+    (folder / ".update-2-frames-70.safetensors").write_bytes(
+        (RUN / "latest.safetensors").read_bytes()
+    )
     run = ("--restore", RUN / "latest.safetensors", "--workers", 0, "--video-every", 100)
     status, _, err = program(*run, "--max-gradient-updates", 3)
     assert status == 0
@@ -101,13 +106,12 @@ def checkpoint(program):
 
 
 def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatch, capfd):
-    """And what waits is recorded, first the oldest, by the next process."""
+    """Every other video, never the last; the next process records the oldest first."""
     monkeypatch.setattr(VideoRecorder, "_work", lambda recorder: None)
     recorder = VideoRecorder(run, "CartPole-v1", Terminal(silent=True))
     for update in range(25):
-        counters = checkpoint.counters._replace(update=update)
+        counters = checkpoint.counters._replace(update=update, frames=100 * update)
         recorder.record(checkpoint._replace(counters=counters))
-    assert videos.waiting(run.path) == 20
     err = capfd.readouterr().err
     assert err.count("\n") == 1
     assert "--video-every" in err
@@ -117,7 +121,16 @@ def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatc
         VideoRecorder, "_record", lambda recorder, snapshot: recorded.append(snapshot.name)
     )
     VideoRecorder(run, "CartPole-v1", Terminal(silent=True)).close(lambda: False)
-    assert recorded == [f".update-{update}.safetensors" for update in range(20)]
+    kept = [0, *range(1, 20, 2), *range(20, 25)]
+    assert recorded == [f".update-{each}-frames-{100 * each}.safetensors" for each in kept]
+
+
+def test_a_video_that_was_left_out_is_no_failure(run, started, capfd):
+    recorder = VideoRecorder(run, "CartPole-v1", Terminal(silent=True))
+    recorder._queue.put(run.path / "videos/.update-2-frames-70.safetensors")
+    recorder.close(lambda: False)
+    assert not started
+    assert capfd.readouterr().err == ""
 
 
 def test_nothing_is_recorded_into_a_run_that_has_taken_the_place_of_this_one(
@@ -127,7 +140,7 @@ def test_nothing_is_recorded_into_a_run_that_has_taken_the_place_of_this_one(
     run.path.rename(run.path.with_name("away"))
     folder = run.path / "videos"
     folder.mkdir(parents=True)
-    theirs = [folder / ".update-8.recording.mp4", folder / ".update-9.safetensors"]
+    theirs = [folder / ".update-8.recording.mp4", folder / ".update-9-frames-90.safetensors"]
     for path in (*theirs, run.path / ".lock"):
         path.touch()
     with pytest.raises(OSError, match="moved, deleted or replaced"):
@@ -140,8 +153,8 @@ def test_nothing_is_recorded_into_a_run_that_has_taken_the_place_of_this_one(
 
 
 def test_a_preview_that_cannot_be_made_holds_up_no_other_video(run, monkeypatch, capfd):
-    (run.path / "videos/.update-2.safetensors").touch()
-    (run.path / "videos/.update-10.safetensors").touch()
+    (run.path / "videos/.update-2-frames-70.safetensors").touch()
+    (run.path / "videos/.update-10-frames-900.safetensors").touch()
     started: list[str] = []
 
     def run_module(recorder, module, *arguments):
@@ -151,7 +164,7 @@ def test_a_preview_that_cannot_be_made_holds_up_no_other_video(run, monkeypatch,
     monkeypatch.setattr(VideoRecorder, "_run", run_module)
     VideoRecorder(run, "CartPole-v1", Terminal(silent=True)).close(lambda: False)
     assert started == [
-        "es update-2.mp4", "es.reports.preview 2", "es update-10.mp4", "es.reports.preview 10"
+        "es update-2.mp4", "es.reports.preview 70", "es update-10.mp4", "es.reports.preview 900"
     ]  # fmt: skip
     assert not list((run.path / "videos").iterdir())
     err = capfd.readouterr().err
@@ -160,9 +173,9 @@ def test_a_preview_that_cannot_be_made_holds_up_no_other_video(run, monkeypatch,
 
 
 def test_who_is_in_a_hurry_waits_for_no_video(run, monkeypatch, capfd):
-    snapshot = run.path / "videos/.update-2.safetensors"
+    snapshot = run.path / "videos/.update-2-frames-70.safetensors"
     snapshot.touch()
-    (run.path / "videos/.update-3.safetensors").touch()
+    (run.path / "videos/.update-3-frames-100.safetensors").touch()
     monkeypatch.setattr(videos, "PROGRAM", "lingering")
     monkeypatch.setenv("PYTHONPATH", str(run.path))
     (run.path / "lingering.py").write_text("import time; open('begun', 'w'); time.sleep(3600)")
@@ -202,7 +215,7 @@ def previews(folder):
 
 
 def test_what_is_recorded_late_leaves_newer_previews(tmp_path, monkeypatch):
-    with closing(EventFile(tmp_path)) as events:
+    with closing(EventFile(Place(tmp_path))) as events:
         events.add_image("episode", GIF, 10)
         events.flush()
     monkeypatch.setattr(preview, "convert", lambda video, made, *how: made.write_bytes(GIF))

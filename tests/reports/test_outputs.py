@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+from es.reports.append_only import Place
+from es.reports.tensorboard import EVENTS, EventFile
 from tests.conftest import ENDLESS, ROOT, RUN, has_rows, read, rows, wait_until
 
 LIMITED = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", 1, "--workers", 0)
@@ -148,7 +150,8 @@ def test_a_terminal_shows_a_live_view_that_stays_in_place():
     assert "of 41 episodes" in text
     assert "Unperturbed rank" not in text
     lines = on_screen(text)
-    assert lines[0].startswith("Num params in network: ")
+    assert lines[0] == "Training CartPole-v1 (MLP, workers: 41): starting ..."
+    assert [line for line in lines if line.startswith("Num params in network: ")]
     (top,) = (at for at, line in enumerate(lines) if line.startswith("CartPole-v1  checkpoints"))
     assert [line for line in lines[:top] if "3 fresh episodes" in line]
     goal, cap, batch, figures, *curve = lines[top + 1 : top + 7]
@@ -160,7 +163,7 @@ def test_a_terminal_shows_a_live_view_that_stays_in_place():
     assert f"rank {last['unperturbed_rank']} of 41" in figures
     assert all(re.fullmatch(r"[ ▁▂▃▄▅▆▇█]+ [\d.]+ *", line) for line in curve)
     closing = [line.split()[0] for line in lines[top + 7 :] if line]
-    assert closing == ["Watch", "Target"]
+    assert closing == ["So", "Watch", "Target"]
     assert "Target not reached" in text.rstrip().splitlines()[-1]
 
 
@@ -173,7 +176,8 @@ def test_a_narrow_terminal_without_colours_or_unicode_is_served():
     assert not re.search(r"\x1b\[[\d;]*3\dm", text)
     lines = on_screen(text)
     assert len([line for line in lines if line.startswith("CartPole-v1 ")]) == 1
-    assert all(len(line) <= 40 for line in lines if not line.startswith(("Interr", "Watch", "Run")))
+    longer = ("Training", "Interr", "Watch", "Run")
+    assert all(len(line) <= 40 for line in lines if not line.startswith(longer))
     assert lines[-2].startswith("Interrupted after ")
     assert lines[-3].startswith("Watch it: ")
 
@@ -226,3 +230,15 @@ def test_a_shell_completes_flags_and_their_values():
     flags, values = done.stdout.splitlines()
     assert {"--max-frames", "--max-minutes"} <= {*flags.split()}
     assert {"nes", "centered-rank"} <= {*values.split()}
+
+
+def test_a_clock_that_is_set_back_keeps_the_order_of_event_files(tmp_path, monkeypatch):
+    """TensorBoard would read what purges older events before them."""
+    later = tmp_path / f"{EVENTS}.{time.time_ns()}.host.1"
+    for path in (later, tmp_path / f"{EVENTS}.of.somebody.else"):
+        path.touch()
+    monkeypatch.setattr(time, "time_ns", lambda: 10**18)
+    EventFile(Place(tmp_path), purge_step=3).close()
+    made = {path.name for path in tmp_path.glob(f"{EVENTS}.1*")} - {later.name}
+    assert len(made) == 1
+    assert min(made) > later.name

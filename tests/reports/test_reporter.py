@@ -9,20 +9,18 @@ import pytest
 
 from es.algorithm.population import Population
 from es.reports.append_only import AppendOnlyFile
-from es.reports.files import ProgressFiles
 from es.reports.learning_curve import CurvePainter, draw
 from es.reports.record import describe_population
 from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.runs import checkpoint as checkpoints
-from es.runs.checkpoint import Counters
 from es.runs.directory import CURVE, open_new
-from tests.records import RETURNS, events_of, png, record, write
+from tests.records import RETURNS, counters_after, events_of, files_of, png, record, write
 
 
 def reporter_of(directory, update=0):
-    counters = Counters(update, 0, 0, 0.0, 1, None, 0.1, 0.1)
-    return Reporter(directory, Terminal(silent=True), title="", counters=counters, settings={})
+    counters, console = counters_after(update), Terminal(silent=True)
+    return Reporter(directory, console, title="", counters=counters, settings={})
 
 
 def test_the_figures_of_a_batch():
@@ -70,6 +68,45 @@ def test_the_block_has_the_labels_of_pytorch_es(capsys):
         assert line in out.splitlines()
 
 
+def log_of(capsys, seconds, *records):
+    """What is printed of these updates, in which the cap is 500 at first and 900 later."""
+    console = Terminal(silent=False, log_every=seconds)
+    for number, each in enumerate(records):
+        cap = 900 if number else 500
+        console.report(each, n=40, cap=cap, use_adam=False, best=None)
+    console.close("done")
+    return capsys.readouterr().out
+
+
+def test_a_log_has_lines_between_the_blocks_of_the_first_and_the_last_update(capsys):
+    """At most one in so many seconds; an update takes 1.5 of them here."""
+    out = log_of(capsys, 3.0, *map(record, range(1, 7)))
+    lines = [line for line in out.splitlines() if line.startswith("update ")]
+    assert [line.split()[1] for line in lines] == ["3", "5"]
+    assert lines[0] == (
+        "update 3  episodes 12  frames 300  return mean 13 std 2 max 15 min 5  "
+        "unperturbed 12 rank 2 of 41  cap 900  1000 steps/s  4.5 s"
+    )
+    blocks = [line for line in out.splitlines() if line.startswith("Episode num: ")]
+    assert blocks == ["Episode num: 4", "Episode num: 24"]
+    assert out.rindex("Episode num: ") > out.rindex("update 5")
+
+
+def test_a_line_says_what_has_changed_and_what_is_no_number(capsys):
+    decayed = record(2)._replace(sigma=0.025, lr=0.08, non_finite=3)
+    (line,) = re.findall("^update 2.*", log_of(capsys, 1.0, record(1), decayed), re.MULTILINE)
+    assert "sigma 0.025  lr 0.08  not finite 3" in line
+
+
+def test_without_seconds_every_update_is_a_block(capsys):
+    out = log_of(capsys, 0.0, record(1), record(2))
+    assert (out.count("Episode num: "), "update 2" in out) == (2, False)
+
+
+def test_an_update_of_a_log_is_printed_once(capsys):
+    assert log_of(capsys, 1.0, record(1)).count("Episode num: ") == 1
+
+
 def test_silence_leaves_the_last_line(capsys):
     console = Terminal(silent=True)
     console.say("hello")
@@ -90,7 +127,7 @@ def test_the_latest_checkpoint_is_written_last(tmp_path, monkeypatch):
     files = ("latest.safetensors", "update-3.safetensors", "best.safetensors")
     reporter.commit(dict.fromkeys(files, checkpoint))
     assert reporter.close(hurried=lambda: True) == {}
-    assert names == ["progress", "events.o", files[1], files[2], files[0]]
+    assert names == ["progress", "evaluati", "events.o", files[1], files[2], files[0]]
     directory.close()
 
 
@@ -114,7 +151,7 @@ def test_the_curve_is_among_the_events_when_the_updates_have_doubled_and_in_the_
         reporter.close(hurried=lambda: True)
     directory.close()
     shown = events_of(tmp_path / "run").Tensors("learning_curve")
-    assert [event.step for event in shown] == [1, 2, 4, 8, 9, 18, 20]
+    assert [event.step for event in shown] == [100, 200, 400, 800, 900, 1800, 2000]
 
 
 def assert_drawn(path):
@@ -127,7 +164,7 @@ def assert_drawn(path):
 
 
 def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
-    files, pictures = ProgressFiles(tmp_path, 0), []
+    files, pictures = files_of(tmp_path), []
     for update in (1, 2):
         write(files, record(update))
         draw(tmp_path, "a title")
@@ -139,7 +176,7 @@ def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
 
 @pytest.mark.picture
 def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
-    files, painter = ProgressFiles(tmp_path, 0), CurvePainter(tmp_path, "a title")
+    files, painter = files_of(tmp_path), CurvePainter(tmp_path, "a title")
     write(files, record(1))
     painter.request()  # too soon for a picture
     assert not (tmp_path / "learning_curve.png").exists()

@@ -19,7 +19,7 @@ def faulty(program, directory, *arguments, kwargs=()):
 @pytest.mark.parametrize("fault", ["nan", "inf"])
 def test_returns_that_are_no_numbers_rank_last_and_are_counted(program, fault):
     kwargs = (f"fault={fault}",)
-    status, out, err = faulty(program, "alone", "--workers", 0, kwargs=kwargs)
+    status, out, err = faulty(program, "alone", "--workers", 0, "--log-every", 0, kwargs=kwargs)
     assert (status, err) == (0, "")
     counts = [int(row["non_finite"]) for row in rows(Path("alone"))]
     assert any(counts)
@@ -46,9 +46,9 @@ def test_a_score_that_is_no_number_is_neither_the_best_nor_the_target(program):
     assert "mean nan" in out
     assert out.splitlines()[-1].startswith("Target not reached")
     every = ("--eval-every", 1, "--eval-episodes", 30, "--workers", 0)
-    assert faulty(program, "run", *every, kwargs=("fault=nan",))[0] == 0
-    assert not Path("run/best.safetensors").exists()
-    play = ("--test", "--no-render", "--restore", "run/latest.safetensors", "--episodes", 30)
+    assert faulty(program, "nan", *every, kwargs=("fault=nan",))[0] == 0
+    assert not Path("nan/best.safetensors").exists()
+    play = ("--test", "--no-render", "--restore", "nan/latest.safetensors", "--episodes", 30)
     status, out, err = program(*play, *FAULTY[:2])
     assert (status, err) == (0, "")
     assert "mean nan" in out

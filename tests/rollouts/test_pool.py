@@ -129,3 +129,13 @@ def test_more_files_than_the_system_allows_is_an_error():
     processes.allow_open_files(64)
     with pytest.raises(UsageError, match="--workers"):
         processes.allow_open_files(2**62 if hard == resource.RLIM_INFINITY else hard + 1)
+
+
+def test_memory_that_cannot_be_shared_is_an_error_that_names_the_flag():
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10 * 1024, hard))
+    try:
+        with pytest.raises(RunError, match=r"--workers: .*File too large.*--workers 0"):
+            WorkerPool(recipe(), size=10_000, members=1, workers=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

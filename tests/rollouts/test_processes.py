@@ -52,23 +52,34 @@ def test_an_interrupt_before_the_first_update_leaves_a_run_to_carry_on(start):
     assert read(run / "latest.safetensors").counters.update == 0
 
 
-def test_an_interrupt_during_start_up_is_quiet(start):
+@pytest.fixture
+def sockets(tmp_path, monkeypatch):
+    """The folders that multiprocessing makes for the programs that the test starts."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return lambda: list(tmp_path.glob("pymp-*"))
+
+
+def test_an_interrupt_during_start_up_is_quiet_and_leaves_nothing(start, sockets):
     process = start(*SLOW)
     wait_until(lambda: len(descendants(process.pid)) >= 2)  # the fork server is importing
     time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "")
+    assert (process.returncode, err) == (130, "")
+    assert out.count("\n") <= 1  # what begins
+    wait_until(lambda: not sockets())
 
 
-def test_the_death_of_the_master_ends_all_workers(start):
+def test_the_death_of_the_master_ends_all_workers_and_leaves_nothing(start, sockets):
     process = start(*SLOW, "--workers", 3)
     wait_until(lambda: Path("slow/latest.safetensors").exists())
     wait_until(lambda: len(descendants(process.pid)) >= 5)  # fork server, tracker, workers
     pids = descendants(process.pid)
+    assert sockets()
     process.kill()
     process.wait()
     wait_until(lambda: all_gone(pids))
+    assert not sockets()
 
 
 @pytest.mark.picture
@@ -122,6 +133,7 @@ def test_an_interrupted_test_sums_up_what_it_has_played(start, program):
     play = ("--test", "--no-render", "--episodes", 10**6, "--restore", "run/latest.safetensors")
     process = start(*play)
     assert process.stdout is not None
+    assert process.stdout.readline() == "Loading run/latest.safetensors ...\n"
     assert process.stdout.readline().startswith("Episode 1: ")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
@@ -139,7 +151,11 @@ def test_an_interrupted_test_sums_up_what_it_has_played(start, program):
 def test_two_runs_at_once(start, program):
     process = start(*ENDLESS)
     wait_until(lambda: has_rows(RUN, 1))
-    status, _, err = program(*ENDLESS, "--workers", 0)
+    beside = (*ENDLESS, "--workers", 0, "--max-gradient-updates", 1)
+    status, out, err = program(*beside)
+    assert (status, err) == (1, "")  # it misses its target
+    assert f"{RUN} holds another run: this one goes to {RUN}.2." in out
+    status, _, err = program(*beside, "--run-dir", RUN)
     assert status == 2
     assert "another run is writing there" in err
     assert process.poll() is None

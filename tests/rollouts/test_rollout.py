@@ -5,6 +5,7 @@ import pytest
 
 from es.noise import draw
 from es.rollouts.rollout import (
+    UNPERTURBED,
     Episode,
     Player,
     Snapshot,
@@ -59,7 +60,7 @@ def test_a_task_is_played_with_its_perturbation_of_the_snapshot():
 
 def test_pairs_share_an_episode_and_the_unperturbed_comes_last():
     members = [(5, 1), (5, -1), (6, 1), (6, -1)]
-    tasks = training_tasks(seed=1, update=2, perturbations=members, cap=50)
+    tasks = training_tasks(seed=1, update=2, members=[*members, UNPERTURBED], cap=50)
     assert [task.index for task in tasks] == [0, 1, 2, 3, 4]
     assert [(task.noise_seed, task.sign) for task in tasks] == [*members, (0, 0)]
     episodes = [task.episode_seed for task in tasks]
@@ -67,7 +68,7 @@ def test_pairs_share_an_episode_and_the_unperturbed_comes_last():
     assert episodes[2] == episodes[3]
     assert len(set(episodes)) == 3
     assert {task.cap for task in tasks} == {50}
-    later = training_tasks(seed=1, update=3, perturbations=members, cap=50)
+    later = training_tasks(seed=1, update=3, members=[*members, UNPERTURBED], cap=50)
     assert not set(episodes) & {task.episode_seed for task in later}
 
 
@@ -77,7 +78,7 @@ def test_pairs_share_an_episode_and_the_unperturbed_comes_last():
 )
 def test_several_episodes_and_who_shares_them(seeding, who):
     members = [(5, 1), (5, -1), (6, 1), (6, -1)]
-    tasks = training_tasks(1, 2, members, 50, episodes=3, seeding=seeding)
+    tasks = training_tasks(1, 2, [*members, UNPERTURBED], 50, episodes=3, seeding=seeding)
     assert [task.index for task in tasks] == list(range(15))
     assert [task.noise_seed for task in tasks] == [5] * 6 + [6] * 6 + [0] * 3
     assert [task.sign for task in tasks] == [1, 1, 1, -1, -1, -1] * 2 + [0] * 3
@@ -90,8 +91,18 @@ def test_several_episodes_and_who_shares_them(seeding, who):
 
 
 def test_perturbations_without_a_mirror_image_play_episodes_of_their_own():
-    tasks = training_tasks(1, 2, [(5, 1), (6, 1), (7, 1)], 50)
+    tasks = training_tasks(1, 2, [(5, 1), (6, 1), (7, 1), UNPERTURBED], 50)
     assert len({task.episode_seed for task in tasks}) == 4
+
+
+@pytest.mark.parametrize("seeding", ["pair", "update", "independent"])
+def test_further_members_leave_the_tasks_before_them_as_they_are(seeding):
+    first = [(5, 1), (5, -1), UNPERTURBED]
+    tasks = training_tasks(1, 2, first, 50, episodes=2, seeding=seeding)
+    grown = training_tasks(1, 2, [*first, (6, 1), (6, -1)], 50, episodes=2, seeding=seeding)
+    assert grown[: len(tasks)] == tasks
+    shared = {"pair": 6, "update": 2, "independent": 10}[seeding]
+    assert len({task.episode_seed for task in grown}) == shared
 
 
 class Listening(Summing):
@@ -105,7 +116,7 @@ class Listening(Summing):
         self.heard.append(statistics)
         self.theta = theta.copy()
 
-    def reset(self, noise_seeds=None):
+    def reset(self, seed=None, noise_seeds=None):
         self.heard.append(noise_seeds)
 
     def observed(self):
@@ -130,7 +141,7 @@ def test_evaluation_plays_the_unperturbed_parameters_in_other_episodes():
     assert {task.sign for task in tasks} == {0}
     episodes = {task.episode_seed for task in tasks}
     assert len(episodes) == 20
-    trained = training_tasks(seed=1, update=2, perturbations=[(1, 1)] * 40, cap=50)
+    trained = training_tasks(seed=1, update=2, members=[(1, 1)] * 40, cap=50)
     assert not episodes & {task.episode_seed for task in trained}
 
 

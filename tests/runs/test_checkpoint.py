@@ -12,7 +12,7 @@ from es.errors import UsageError
 from es.model import make_module
 from es.runs.checkpoint import Checkpoint, Counters, load, save
 from tests.conftest import ROOT, read, same
-from tests.runs.damage import OWNED, Malicious, packed, pickled
+from tests.runs.damage import OWNED, Malicious, contents, packed, pickled
 
 PARAMETERS = {"linear1.weight": torch.randn(3, 2), "linear1.bias": torch.randn(3)}
 
@@ -29,6 +29,7 @@ def example() -> Checkpoint:
         solved={"target": 1.0, "mean": 2.0, "std": 0.5},
         normalizer={"count": torch.tensor(3), "moments": torch.randn(2, 4).double()},
         vbn_batch=torch.randn(2, 1, 42, 42),
+        history={"3": {"lr": 0.5, "seed": None}},
     )
 
 
@@ -42,6 +43,15 @@ def test_what_is_saved_is_loaded(tmp_path):
     first = Checkpoint(*saved[:7])._replace(optimizer={})
     save(first, tmp_path / "a.safetensors")
     assert same(load(str(tmp_path / "a.safetensors")), first)
+
+
+def test_a_checkpoint_without_a_history_is_loaded(tmp_path):
+    path, saved = tmp_path / "a.safetensors", example()
+    save(saved, path)
+    tensors, values = contents(path.read_bytes())
+    del values["history"]
+    path.write_bytes(packed(tensors, values))
+    assert same(read(path), saved._replace(history={}))
 
 
 def test_a_best_score_that_is_not_finite_is_none(tmp_path):
@@ -171,7 +181,6 @@ def test_every_other_file_is_one_line_and_runs_no_code(recwarn):
 def test_what_is_no_file_is_one_line(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert "is not an ordinary file" in refusal(tmp_path / "pipe")
-    assert "give a file in it, such as latest.safetensors" in refusal(tmp_path)
     assert "No such file" in refusal(tmp_path / "missing.safetensors")
 
 

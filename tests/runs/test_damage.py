@@ -19,6 +19,7 @@ DAMAGE: dict[str, list[Any]] = {
                    {"count": torch.tensor(1), "moments": MOMENTS - 1}],
     "optimizer": [{"step": torch.tensor(-1.0)}, {"momentum_buffer": torch.zeros(2)}],
     "settings": [{}],
+    "history": [{"-1": {}}, {"1": {"rate": 3}}, {"1": {"lr": "fast"}}],
     "solved": [{}, {"mean": float("1e300"), "std": 0.0, "bar": 1.0}],
     "environment": [{}, {"id": "Pendulum-v1", "kwargs": {}},
                     {"id": "Pendulum-v1", "kwargs": {}, "frame_skip": 10**9, "noop_max": 0},
@@ -100,4 +101,4 @@ def test_what_would_fill_the_memory_or_never_end_is_refused_at_once(tmp_path):
     assert all(line.startswith("--restore ") for line in bombs)
     assert "not an ordinary file" in endless
     assert "not an ordinary file" in pipe
-    assert "larger than 2 GiB" in sparse
+    assert "larger than 2048 MiB" in sparse

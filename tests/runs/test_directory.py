@@ -1,7 +1,7 @@
-import errno
 import fcntl
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,48 +11,71 @@ from es.runs import directory as rundir
 from tests.conftest import ROOT
 
 
+def open_and_close(path: Path, *, chosen: bool = False) -> Path:
+    with closing(rundir.open_new(path, chosen=chosen)) as run:
+        return run.path
+
+
 def a_run(path: Path) -> None:
     path.mkdir(parents=True)
     (path / "latest.safetensors").write_text(path.name)
 
 
-def test_an_older_run_is_moved_aside(tmp_path):
-    path, asides = tmp_path / "run", []
+def test_a_new_run_takes_the_next_number_and_no_run_is_moved(tmp_path):
+    path, taken = tmp_path / "run", []
     for number in (1, 2, 3):
-        run = rundir.open_new(path)
-        asides.append(run.aside)
-        assert not (path / "progress.csv").exists()
-        (path / "progress.csv").write_text(str(number))
+        run = rundir.open_new(path, chosen=True)
+        taken.append(run.path)
+        assert not (run.path / "progress.csv").exists()
+        (run.path / "progress.csv").write_text(str(number))
         run.close()
-    assert asides == [None, tmp_path / "run.1", tmp_path / "run.2"]
-    assert (tmp_path / "run.1" / "progress.csv").read_text() == "1"
-    assert (tmp_path / "run.2" / "progress.csv").read_text() == "2"
+    assert taken == [path, tmp_path / "run.2", tmp_path / "run.3"]
+    assert [(each / "progress.csv").read_text() for each in taken] == ["1", "2", "3"]
 
 
-def test_a_run_cannot_be_moved_aside_from_within(tmp_path, monkeypatch):
-    a_run(tmp_path / "run")
-    monkeypatch.chdir(tmp_path / "run")
-    for path in (Path(), Path("../run")):
-        with pytest.raises(UsageError, match="from outside"):
-            rundir.open_new(path)
-    assert (tmp_path / "run" / "latest.safetensors").exists()
+def test_runs_at_once_take_numbers_of_their_own(tmp_path):
+    """Also while none of them has written a file yet."""
+    path = tmp_path / "run"
+    first, second = rundir.open_new(path), rundir.open_new(path)
+    a_run(tmp_path / "run.3")
+    assert [first.path, second.path] == [path, tmp_path / "run.2"]
+    for each in (first, second, rundir.open_new(path)):
+        (each.path / "config.toml").write_text("")
+        each.close()
+    assert (tmp_path / "run.4" / "config.toml").exists()
 
 
-def test_a_lock_on_a_directory_that_was_moved_aside_meanwhile_is_no_lock(tmp_path, monkeypatch):
-    """Between opening the lock file and locking it, another run moves the directory."""
+def test_a_run_that_begins_and_ends_before_the_lock_is_kept(tmp_path, monkeypatch):
     path, real = tmp_path / "run", fcntl.flock
-    path.mkdir()
 
-    def move_first(lock, operation):
-        monkeypatch.setattr(fcntl, "flock", real)
-        path.rename(tmp_path / "aside")
-        path.mkdir()
-        (path / ".lock").write_text("")
+    def another_first(lock, operation):
+        (path / "latest.safetensors").write_text("")
         real(lock, operation)
 
-    monkeypatch.setattr(fcntl, "flock", move_first)
-    with pytest.raises(UsageError, match="another run"):
-        rundir.open_existing(path)
+    monkeypatch.setattr(fcntl, "flock", another_first)
+    assert open_and_close(path) == tmp_path / "run.2"
+
+
+def test_a_directory_that_was_named_is_not_taken_from_a_run(tmp_path):
+    with closing(rundir.open_new(tmp_path / "run", chosen=True)) as run:
+        for names in ((), ("latest.safetensors",)):
+            for name in names:
+                (run.path / name).write_text("")
+            with pytest.raises(UsageError, match="another run is writing there"):
+                rundir.open_new(run.path, chosen=True)
+    assert open_and_close(run.path, chosen=True) == tmp_path / "run.2"
+
+
+def test_a_number_follows_the_name_of_the_folder_that_one_is_in(tmp_path, monkeypatch):
+    a_run(tmp_path / "run")
+    (tmp_path / "run" / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    assert open_and_close(Path(), chosen=True) == tmp_path / "run.2"
+    monkeypatch.chdir("inner")
+    assert open_and_close(Path("..")) == tmp_path / "run.2"
+    assert rundir.choose(None, Path("d"), Path("../best.safetensors"))[0] == Path(
+        f"{tmp_path}/run-from-best"
+    )
 
 
 def test_a_folder_without_a_run_is_used_as_it_is(tmp_path):
@@ -74,9 +97,8 @@ def test_two_runs_at_once_and_the_lock_ends_with_its_process(tmp_path):
         assert other.stdout is not None
         other.stdout.readline()
         (path / "latest.safetensors").write_text("precious")
-        for open_it in (rundir.open_existing, rundir.open_new):
-            with pytest.raises(UsageError, match="another run is writing there"):
-                open_it(path)
+        with pytest.raises(UsageError, match="another run is writing there"):
+            rundir.open_existing(path)
         assert (path / "latest.safetensors").read_text() == "precious"
     finally:
         other.kill()
@@ -116,8 +138,6 @@ def test_where_a_run_goes(tmp_path, monkeypatch):
     assert rundir.choose("mine", default, old / "best.safetensors") == (Path("mine"), False)
     beside = Path("checkpoints/X-from-best")
     assert rundir.choose(None, default, old / "best.safetensors") == (beside, False)
-    a_run(beside)
-    assert rundir.choose(None, default, old / "best.safetensors") == (Path(f"{beside}.1"), False)
     with pytest.raises(UsageError, match="holds the run"):
         rundir.choose(str(old), default, old / "best.safetensors")
 
@@ -128,18 +148,6 @@ def test_where_a_run_goes_from_inside_the_directory(tmp_path, monkeypatch):
     assert rundir.choose(None, Path("d"), Path("latest.safetensors")) == (Path(), True)
     path, _ = rundir.choose(None, Path("d"), Path("best.safetensors"))
     assert path == tmp_path / "X-from-best"
-
-
-def test_a_full_disk_leaves_the_older_run_in_its_place(tmp_path, monkeypatch):
-    def full(path, text):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    a_run(tmp_path / "run")
-    monkeypatch.setattr(rundir, "write_text", full)
-    with pytest.raises(UsageError, match=r"No space left on device.*make room"):
-        rundir.open_new(tmp_path / "run")
-    assert (tmp_path / "run" / "latest.safetensors").read_text() == "run"
-    assert not (tmp_path / "run.1").exists()
 
 
 def test_a_directory_that_was_moved_is_noticed(tmp_path):

@@ -1,4 +1,5 @@
 import csv
+import math
 
 import numpy as np
 import pytest
@@ -8,68 +9,138 @@ from tensorboard.plugins.hparams.metadata import (
 )
 from tensorboard.util.tensor_util import make_ndarray
 
-from es.reports.files import ProgressFiles
-from es.reports.record import COLUMNS
+from es.reports.record import COLUMNS, describe_evaluation
 from es.reports.tensorboard import Settings
-from tests.records import RETURNS, events_of, png, record, scalars, write
+from tests.records import (
+    RETURNS,
+    counters_after,
+    evaluation,
+    events_of,
+    files_of,
+    png,
+    record,
+    scalars,
+    write,
+)
+
+
+def table(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def test_csv_and_tensorboard_carry_on_without_gaps_or_doubled_steps(tmp_path):
-    files = ProgressFiles(tmp_path, 0)
-    for update in (1, 2, 3, 4):
-        write(files, record(update))
+    files = files_of(tmp_path)
+    write(files, *map(record, (1, 2, 3, 4)))
     files.close()
-    files = ProgressFiles(tmp_path, 2)  # the checkpoint knows of two
-    for update in (3, 4, 5):
-        write(files, record(update))
-    files.add_evaluation(5, 1.0, 0.5)
-    files.events.flush()
+    files = files_of(tmp_path, 2)  # the checkpoint knows of two
+    write(files, *map(record, (3, 4, 5)), evaluation(5))
     files.close()
-    with (tmp_path / "progress.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = table(tmp_path / "progress.csv")
     assert list(rows[0]) == list(COLUMNS)
     assert [int(row["update"]) for row in rows] == [1, 2, 3, 4, 5]
     assert [float(row["return_mean"]) for row in rows] == [11.0, 12.0, 13.0, 14.0, 15.0]
     found = scalars(tmp_path)
-    assert found["returns/return_mean"] == [(n, 10.0 + n) for n in range(1, 6)]
-    assert found["evaluation/return_mean"] == [(5, 1.0)]
+    assert found["returns/return_mean"] == [(100 * n, 10.0 + n) for n in range(1, 6)]
+    assert found["progress/update"] == [(100 * n, n) for n in range(1, 6)]
+    assert found["evaluation/return_mean"] == [(500, 6.0)]
     drawn = {tag.split("/")[1] for tag in found if not tag.startswith("evaluation")}
-    assert drawn == set(COLUMNS) - {"update"}
+    assert drawn == set(COLUMNS)
 
 
 @pytest.mark.parametrize("update", [0, 2])
 def test_what_was_written_after_the_checkpoint_is_dropped(tmp_path, update):
-    files = ProgressFiles(tmp_path, 0)
+    files = files_of(tmp_path)
     for number in (1, 2, 3):
-        write(files, record(number))
-        files.add_evaluation(number, 1.0, 0.5)
-    files.events.flush()
+        write(files, record(number), evaluation(number))
     files.close()
-    ProgressFiles(tmp_path, update).close()
-    kept, found = [*range(1, update + 1)], scalars(tmp_path)
+    files_of(tmp_path, update).close()
+    kept, found = [100 * each for each in range(1, update + 1)], scalars(tmp_path)
     assert [step for step, _ in found["returns/return_mean"]] == kept
     assert [step for step, _ in found["evaluation/return_mean"]] == kept
     assert [event.step for event in events_of(tmp_path).Tensors("returns/population")] == kept
-    assert len((tmp_path / "progress.csv").read_text().splitlines()) == 1 + update
+    for name in ("progress.csv", "evaluations.csv"):
+        assert len(table(tmp_path / name)) == update
+
+
+def test_evaluations_have_rows_that_stand_in_for_those_of_their_updates(tmp_path):
+    files = files_of(tmp_path)
+    write(files, record(1))
+    assert not (tmp_path / "evaluations.csv").exists()
+    write(files, evaluation(1), record(2), evaluation(2))
+    files.close()
+    files = files_of(tmp_path, 2)
+    write(files, evaluation(2), record(3), evaluation(3))  # the first is played again
+    files.close()
+    first, _, last = table(tmp_path / "evaluations.csv")
+    assert first == {
+        "update": "1", "frames": "100", "wall_seconds": "1.5", "episodes": "2",
+        "mean": "2.0", "std": "1.0", "min": "1.0", "max": "3.0", "returns": "1.0 3.0",
+    }  # fmt: skip
+    for name in ("update", "frames", "wall_seconds"):
+        assert last[name] == table(tmp_path / "progress.csv")[2][name]
+    assert len(scalars(tmp_path)["evaluation/return_max"]) == 3
+
+
+def test_an_evaluation_of_what_is_no_number_is_a_row(tmp_path):
+    files = files_of(tmp_path)
+    write(files, describe_evaluation(counters_after(1), [math.nan, 2.0]))
+    files.close()
+    (row,) = table(tmp_path / "evaluations.csv")
+    assert (row["mean"], row["min"], row["returns"]) == ("nan", "nan", "nan 2.0")
+    files_of(tmp_path, 1).close()
+    assert len(table(tmp_path / "evaluations.csv")) == 1
+
+
+def test_a_file_that_was_deleted_is_made_again_and_that_is_said(tmp_path):
+    said: list[str] = []
+    files = files_of(tmp_path, warn=said.append)
+    write(files, record(1), evaluation(1))
+    (events,) = tmp_path.glob("events*")
+    for path in (tmp_path / "progress.csv", tmp_path / "evaluations.csv", events):
+        path.unlink()
+    for update in (2, 3):
+        write(files, record(update), evaluation(update))
+    files.close()
+    for name in ("progress.csv", "evaluations.csv"):
+        assert [row["update"] for row in table(tmp_path / name)] == ["2", "3"]
+    assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [200, 300]
+    assert len(said) == 3
+    assert said[0].startswith("progress.csv: it was moved, deleted or replaced")
+
+
+def test_no_file_is_made_again_in_a_directory_that_is_not_the_runs(tmp_path):
+    def check():
+        raise OSError("another's")
+
+    files = files_of(tmp_path)
+    files.csv.write(b"1\n")
+    files.csv.flush()
+    (tmp_path / "progress.csv").unlink()
+    files.csv._place = files.csv._place._replace(check=check)
+    for _ in range(2):
+        with pytest.raises(OSError, match="another's"):
+            files.csv.flush()
+    files.close()
+    assert not (tmp_path / "progress.csv").exists()
 
 
 @pytest.mark.parametrize("left", range(0, 900, 110))
 def test_torn_files_of_a_killed_run_are_carried_on(tmp_path, left):
-    files = ProgressFiles(tmp_path, 0)
+    files = files_of(tmp_path)
     write(files, record(1))
     (events,) = tmp_path.glob("events*")
     size = events.stat().st_size
     write(files, record(2))
     files.close()
-    table = tmp_path / "progress.csv"
-    table.write_text(table.read_text()[: -1 - left % 50])
+    rows = tmp_path / "progress.csv"
+    rows.write_text(rows.read_text()[: -1 - left % 50])
     events.write_bytes(events.read_bytes()[: size + left])
-    files = ProgressFiles(tmp_path, 1)
+    files = files_of(tmp_path, 1)
     write(files, record(2))
     files.close()
-    with table.open(newline="") as file:
-        assert [row["update"] for row in csv.DictReader(file)] == ["1", "2"]
-    assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [1, 2]
+    assert [row["update"] for row in table(rows)] == ["1", "2"]
+    assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [100, 200]
 
 
 def test_what_a_full_disk_took_in_part_is_completed_later(tmp_path):
@@ -90,10 +161,11 @@ def test_what_a_full_disk_took_in_part_is_completed_later(tmp_path):
         def close(self):
             self.file.close()
 
-    files = ProgressFiles(tmp_path, 0)
+    files = files_of(tmp_path)
+    write(files, record(1))
     full = [Full(files.csv._file), Full(files.events._file)]
     files.csv._file, files.events._file = full  # type: ignore
-    for number in (1, 2, 3):
+    for number in (2, 3):
         files.add(record(number), RETURNS)
         for file in (files.csv, files.events):
             with pytest.raises(OSError, match="full"):
@@ -102,24 +174,23 @@ def test_what_a_full_disk_took_in_part_is_completed_later(tmp_path):
         each.room = 10**9
     write(files, record(4))
     files.close()
-    with (tmp_path / "progress.csv").open(newline="") as file:
-        assert [row["update"] for row in csv.DictReader(file)] == ["1", "2", "3", "4"]
-    assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [1, 2, 3, 4]
+    assert [row["update"] for row in table(tmp_path / "progress.csv")] == ["1", "2", "3", "4"]
+    assert [step for step, _ in scalars(tmp_path)["returns/return_mean"]] == [100, 200, 300, 400]
 
 
 def test_the_distribution_of_the_returns_is_among_the_events(tmp_path):
     """Of those that are numbers; a killed run that is carried on doubles none."""
-    files = ProgressFiles(tmp_path, 0)
+    files = files_of(tmp_path)
     for update in (1, 2, 3):
         write(files, record(update))
     files.close()
-    files = ProgressFiles(tmp_path, 2)
+    files = files_of(tmp_path, 2)
     for update, returns in ((3, [np.inf] * 3), (4, [1e308, -1e308]), (5, [7.0] * 3), (6, [])):
         files.add(record(update), np.array(returns))
     files.events.flush()
     files.close()
     found = events_of(tmp_path).Tensors("returns/population")
-    assert [event.step for event in found] == [1, 2, 5]
+    assert [event.step for event in found] == [100, 200, 500]
     buckets = make_ndarray(found[0].tensor_proto)  # left edge, right edge, count
     assert (buckets[0, 0], buckets[-1, 1]) == (5.0, 15.0)
     assert [index for index, count in enumerate(buckets[:, 2]) if count] == [0, 10, 19]
@@ -127,7 +198,7 @@ def test_the_distribution_of_the_returns_is_among_the_events(tmp_path):
 
 
 def test_pictures_and_settings_are_among_the_events(tmp_path):
-    files = ProgressFiles(tmp_path, 0)
+    files = files_of(tmp_path)
     settings: Settings = {"lr": 0.5, "vbn": True, "shaping": "nes", "sigma_min": None}
     files.events.add_hyperparameters(settings, ["returns/unperturbed_return"])
     files.events.add_image("learning_curve", png(3, 2), 7)

@@ -1,5 +1,6 @@
 """Runs that are carried on, changed or branched off, through the command line."""
 
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -50,6 +51,12 @@ def test_pong_learns_from_pixels_and_resumes_to_the_bit(program):
     )
     assert status == 0
     assert out.startswith("Episode 1: reward ")
+
+
+def test_a_directory_is_carried_on_from_its_latest_checkpoint(program):
+    program.train("--max-gradient-updates", 1)
+    assert program("--restore", f"{RUN}/", "--max-gradient-updates", 3, "--workers", 0)[0] == 0
+    assert [row["update"] for row in rows()] == ["1", "2", "3"]
 
 
 def test_a_run_killed_between_its_row_and_its_checkpoint_carries_on(program):
@@ -104,6 +111,29 @@ def test_an_override_of_rate_or_decay_holds_from_then_on(program):
     program(*again, "--lr", 7, "--max-gradient-updates", 7)
     expected = [0.1, 0.05, 0.025, 0.0125, 0.00125, 7, 0.7]
     assert learning_rates() == pytest.approx(expected)
+
+
+def test_the_settings_of_a_run_that_was_changed_do_not_say_that_they_repeat_it(program):
+    program.train("--max-gradient-updates", 2)
+    assert "repeat it with --config" in (RUN / "config.toml").read_text()
+    again = ("--workers", 0, "--restore", RUN, "--max-gradient-updates")
+    program(*again, 3, "--lr", 0.5, "--sigma", 0.02, "--override")
+    program(*again, 4)
+    program(*again, 5, "--lr", 0.1, "--env-kwargs", "sutton_barto_reward=False", "--override")
+    text = (RUN / "config.toml").read_text()
+    assert text.splitlines()[:3] == [
+        "# The last settings of this run, which do not repeat it, as others held before:",
+        "# until update 2: --sigma 0.05, --lr 0.1",
+        "# until update 4: --env-kwargs, --lr 0.5",
+    ]
+    former = {"2": {"sigma": 0.05, "lr": 0.1}, "4": {"env_kwargs": [], "lr": 0.5}}
+    assert read(RUN / "latest.safetensors").history == former
+    # A branch starts from a checkpoint, and its settings repeat it from there.
+    (RUN / "latest.safetensors").rename(RUN / "mine.safetensors")
+    program("--restore", RUN / "mine.safetensors", "--workers", 0, "--max-gradient-updates", 6)
+    branch = RUN.with_name("CartPole-v1-from-mine")
+    assert read(branch / "latest.safetensors").history == {}
+    assert "repeat it with --config" in (branch / "config.toml").read_text()
 
 
 def test_an_override_may_change_the_optimiser(program):
@@ -163,8 +193,8 @@ def test_bare_weights_in_the_place_of_the_run_are_kept_and_can_be_repeated(progr
         path.unlink()
     torch.save(weights, RUN / "latest.safetensors")
     program.train("--restore", RUN / "latest.safetensors", "--max-gradient-updates", 1)
-    first = read(RUN / "latest.safetensors")
-    assert program("--config", RUN / "config.toml", "--run-dir", "again")[0] == 0
+    first = read(f"{RUN}.2/latest.safetensors")
+    assert program("--config", f"{RUN}.2/config.toml", "--run-dir", "again")[0] == 0
     assert same_run(read("again/latest.safetensors"), first)
 
 
@@ -191,14 +221,15 @@ def test_a_run_resumed_from_inside_still_knows_its_place(program, monkeypatch):
 
 def test_a_checkpoint_does_not_choose_modules_to_import(program):
     slow = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--max-episode-length", 1)
-    more = ("--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
+    more = ("--n", 2, "--workers", 0, "--max-gradient-updates", 1)
     assert program(*slow, *more)[0] == 0
-    play = ("--test", "--no-render", "--episodes", 1, "--restore", "run/latest.safetensors")
+    latest = "checkpoints/tests.slow.Slow-v0/latest.safetensors"  # scp takes a colon for a host
+    play = ("--test", "--no-render", "--episodes", "1", "--restore", latest)
     status, _, err = program(*play)
     assert status == 2
-    assert "--env-name tests.slow:Slow-v0" in err
+    assert err.endswith(f" {shlex.join(play)} --env-name tests.slow:Slow-v0\n")
     assert program(*play, *slow[:2])[0] == 0
-    checkpoint = read("run/latest.safetensors")
+    checkpoint = read(latest)
     checkpoint.environment["id"] = "this:CartPole-v1"
     save(checkpoint, Path("evil.safetensors"))
     status, out, _ = program(*play[:-1], "evil.safetensors", *slow[:2])

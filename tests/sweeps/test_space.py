@@ -89,7 +89,7 @@ def test_what_a_file_says_of_a_single_run_is_not_the_trials(monkeypatch):
     ("text", "words"),
     [
         ("[lrr]\nchoices = [1.0]", "unknown setting 'lrr'"),
-        ("[lr]\nlow = 0.0\nhigh = 0.1", "--lr 0.0: must be between"),
+        ("[lr]\nlow = 0.0\nhigh = 0.1", "--lr 0.0: must be from 1e-30"),
         ("[n]\nlow = 10\nhigh = 100", "--n 11: must be an even number"),
         ("[n]\nlow = 10\nhigh = 40\nlog = true", "--n 11: must be an even number"),
         ("[vbn]\nchoices = [true, false]", "--vbn: is for the Convnet-LSTM"),

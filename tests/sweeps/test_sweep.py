@@ -79,12 +79,11 @@ def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search
     assert len(study()) == 3
 
 
-def test_what_a_lost_study_has_left_is_moved_aside(search):
+def test_what_a_lost_study_has_left_is_kept(search):
     command = (*CARTPOLE, *space("[sigma]\nchoices = [0.05, 0.1]"), "--dir", "here", "--trials", 1)
     assert search(*command)[0] == 0
     first, found = rows(Path("here/trial-0000")), Path("here/trials.csv").read_text()
     Path("here/best.toml").write_text("mine")
-    Path("here/importance.png").write_text("a picture")
     Path("here/study.db").write_bytes(b"damaged" * 99)
     status, _, err = search(*command)
     assert status == 2
@@ -93,15 +92,13 @@ def test_what_a_lost_study_has_left_is_moved_aside(search):
     assert err.count("\n") == 1
     assert Path("here/best.toml").read_text() == "mine"
     Path("here/study.db").unlink()
-    status, out, err = search(*command)
-    assert (status, err) == (0, "")
-    names = "here/best.toml.1, here/trials.csv.1, here/importance.png.1"
-    assert out.startswith(f"here held other results: they are now {names}.\nTrial 0: complete ")
-    assert rows(Path("here/trial-0000.1")) == first
-    assert Path("here/trial-0000/output.txt").exists()
-    older = [Path(name).read_text() for name in names.split(", ")]
-    assert older == ["mine", found, "a picture"]
-    assert "held other results" not in search(*command)[1]
+    for _ in range(2):
+        status, _, err = search(*command)
+        assert status == 2
+        assert "whose study.db is gone, which cannot go on; choose another --dir" in err
+    assert Path("here/best.toml").read_text() == "mine"
+    assert Path("here/trials.csv").read_text() == found
+    assert rows(Path("here/trial-0000")) == first
 
 
 def test_a_trial_that_is_worse_than_others_ends_early(search):
@@ -111,9 +108,12 @@ def test_a_trial_that_is_worse_than_others_ends_early(search):
     add_trials(command, [0.1] * 5, intermediate_values=dict.fromkeys(range(1, 11), 500.0))
     status, out, err = search(*command)
     assert (status, err) == (0, "")
-    assert out.startswith("Trial 0: pruned ")
+    assert out.startswith("Trial 0: pruned at ")
     (pruned,) = [trial for trial in study() if trial.state == TrialState.PRUNED]
     assert pruned.params == {"lr": 1e-6}
+    (row,) = [row for row in table() if row["state"] == "pruned"]
+    assert (row["value"], float(row["last_mean"])) == ("", pruned.value)
+    assert {row["last_mean"] for row in table() if row["state"] == "complete"} == {""}
     counters = read("here/trial-0000/latest.safetensors").counters
     assert 30 <= counters.update < 100
     assert pruned.user_attrs[FRAMES] <= counters.frames
@@ -131,12 +131,17 @@ def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends(search):
     status, _, err = search(*FAILING, *space(LR), "--dir", "there")
     assert status == 1
     assert err.startswith("error: the first 5 trials have all failed, the last: --env-name")
-    assert err.endswith("it raised: ValueError: unlucky\n")
+    assert err.endswith("the last time: ValueError: unlucky\n")
     assert err.count("\n") == 1
     status, _, err = search(*FAILING, *space(LR), "--dir", "there", "--trials", 6)
     assert status == 1
     assert err.startswith("error: no trial is complete; the last has failed: --env-name")
     assert [row["state"] for row in table("there")] == ["fail"] * 6
+
+    crashing = (*FAILING[:-1], "fault=crash", "share=1.0")
+    status, _, err = search(*crashing, *space(LR), "--dir", "crashed", "--trials", 1)
+    assert status == 1
+    assert err.endswith("the last has failed: its process died (exit code -11)\n")
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ CLOCKS = {  # the label, the column, and what it is divided by
     "minutes": ("wall-clock time (minutes)", "wall_seconds", 60),
 }
 POINTS = 500  # of a mean line
+EVALUATED = "points: evaluations of single runs"
 ENDS_ALIKE = 0.99  # of the longest run: the legend does not mention that a mean ends before it
 
 Line = tuple[DoubleArray, DoubleArray]  # (points,) each: x and y
@@ -46,6 +47,10 @@ def draw_comparison(groups: Sequence[Group], by: str) -> Figure:
                 runs = group.runs
                 lines = [(run.progress[column] / unit, run.smoothed(window)) for run in runs]
                 _draw_group(axes, lines, group.label, index, opacity)
+                for run in runs:
+                    at, means = run.evaluated(column)
+                    if means.size:
+                        _draw_evaluations(axes, at / unit, means, index)
                 targets |= {run.config.target_return if run.config else None for run in runs}
                 ends = [x[-1] for x, _ in lines]
                 complete &= min(ends) >= ENDS_ALIKE * max(ends)
@@ -53,14 +58,15 @@ def draw_comparison(groups: Sequence[Group], by: str) -> Figure:
             plotting.draw_target(axes, target, in_legend=len(tasks) == 1)
     several = any(len(group.runs) > 1 for group in groups)
     mean = "mean over seeds" if complete else "mean over seeds, as far as all have come"
-    note = f"{mean}; band: ± 1 standard deviation; pale: single runs"
-    plotting.add_legend(figure, columns=2, title=note if several else None)
+    notes = [f"{mean}; band: ± 1 standard deviation; pale: single runs"] if several else []
+    notes += [EVALUATED] if any(run.evaluations.size for g in groups for run in g.runs) else []
+    plotting.add_legend(figure, columns=2, title="\n".join(notes) or None)
     return figure
 
 
 def _draw_group(axes: Axes, lines: Sequence[Line], label: str, index: int, opacity: float) -> None:
     """Draw a group's runs, their mean and their spread. index: of the colour and the style."""
-    colour = plotting.COLOURS[index % len(plotting.COLOURS)]
+    colour = _colour(index)
     style = plotting.STYLES[index % len(plotting.STYLES)]
     at, mean, std = mean_line(lines)
     if len(lines) > 1:
@@ -74,6 +80,19 @@ def _draw_group(axes: Axes, lines: Sequence[Line], label: str, index: int, opaci
         label = f" {label}"
     thick = {"color": colour, "linewidth": plotting.THICK, "linestyle": style, "zorder": 3}
     plotting.draw_line(axes, at, mean, label=label, **thick)
+
+
+def _draw_evaluations(axes: Axes, at: DoubleArray, means: DoubleArray, index: int) -> None:
+    """Draw a run's evaluations as points. index: of the group's colour."""
+    shown = plotting.extremes(means)
+    axes.plot(
+        at[shown], means[shown], linestyle="", marker="o", markersize=4.5, color=_colour(index),
+        markeredgecolor="white", markeredgewidth=0.6, zorder=4,
+    )  # fmt: skip
+
+
+def _colour(index: int) -> str:
+    return plotting.COLOURS[index % len(plotting.COLOURS)]
 
 
 def mean_line(lines: Sequence[Line]) -> tuple[DoubleArray, DoubleArray, DoubleArray]:

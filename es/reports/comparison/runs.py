@@ -12,18 +12,25 @@ from es.config.sources import read_toml
 from es.errors import UsageError, in_one_line
 from es.noise import DoubleArray
 from es.reports.comparison.labels import identity, label_groups
-from es.reports.progress_csv import Progress, read_progress, running_mean, smoothing_window
-from es.runs.directory import PROGRESS, SETTINGS
+from es.reports.tables import (
+    Table,
+    read_evaluations,
+    read_progress,
+    running_mean,
+    smoothing_window,
+)
+from es.runs.directory import EVALUATIONS, PROGRESS, SETTINGS
 
 EXAMPLE = "give a run's directory, such as checkpoints/CartPole-v1"
 WITHOUT_SETTINGS = "runs without settings"
 
 
 class LoadedRun(NamedTuple):
-    """A run's directory, its figures, and its settings if it has any."""
+    """A run's directory, its updates and evaluations, and its settings if it has any."""
 
     directory: Path
-    progress: Progress
+    progress: Table
+    evaluations: Table
     config: Config | None
 
     @property
@@ -39,6 +46,11 @@ class LoadedRun(NamedTuple):
     def smoothed(self, window: int) -> DoubleArray:
         """Return (updates,): the running mean of the unperturbed returns."""
         return running_mean(self.progress["unperturbed_return"], window)
+
+    def evaluated(self, column: str) -> tuple[DoubleArray, DoubleArray]:
+        """Return the evaluations' places by a column of progress.csv, and their means."""
+        updates, places = (np.insert(self.progress[name], 0, 0) for name in ("update", column))
+        return np.interp(self.evaluations["update"], updates, places), self.evaluations["mean"]
 
 
 class Group(NamedTuple):
@@ -132,17 +144,21 @@ def _find_runs(directory: Path, warn: Callable[[str], None]) -> list[Path]:
 
 
 def _load(directory: Path) -> LoadedRun:
-    path = directory / PROGRESS
+    progress = _table(read_progress, directory / PROGRESS)
+    if not progress.size:
+        raise UsageError(f"{directory}: has not finished an update yet")
+    evaluations = _table(read_evaluations, directory / EVALUATIONS)
+    settings = directory / SETTINGS
+    config = Config(**read_toml(str(settings), "")) if settings.exists() else None
+    return LoadedRun(directory, progress, evaluations, config)
+
+
+def _table(read: Callable[[Path], Table], path: Path) -> Table:
     try:
-        if not path.is_file():  # such as a pipe, which may never yield anything
+        if path.exists() and not path.is_file():  # such as a pipe, which may never yield anything
             raise UsageError(f"{path}: is no file")
-        progress = read_progress(path)
+        return read(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise UsageError(f"{path}: is no table of a run ({error})") from error
-    if not progress.size:
-        raise UsageError(f"{directory}: has not finished an update yet")
-    settings = directory / SETTINGS
-    config = Config(**read_toml(str(settings), "")) if settings.exists() else None
-    return LoadedRun(directory, progress, config)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,10 @@ LEGEND = (
     "final: mean unperturbed return of the last {last} of each run; best: the highest of "
     "{many} updates in a row; ±: standard deviation over seeds. Figures are means over seeds."
 )
+# With these, a spreadsheet takes a cell for a formula (https://owasp.org/www-community/attacks/
+# CSV_Injection); an apostrophe before them makes it text.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+MARKUP = re.compile(r"[\\`*_\[\]<>|&~]")
 SPREAD = ("final", "best")  # the figures that are shown with their standard deviation
 
 
@@ -47,8 +52,11 @@ def _figures(run: LoadedRun, window: int) -> dict[str, float]:
 
 
 def as_csv(groups: Sequence[Group]) -> str:
-    """Return the table as CSV."""
+    """Return the table as CSV; a label that a spreadsheet would compute has an apostrophe."""
     rows = [summarise(group) for group in groups]
+    for row in rows:
+        if row["label"].startswith(FORMULA):
+            row["label"] = "'" + row["label"]
     text = io.StringIO()
     writer = csv.DictWriter(text, rows[0], lineterminator="\n")
     writer.writeheader()
@@ -58,9 +66,16 @@ def as_csv(groups: Sequence[Group]) -> str:
 
 def as_markdown(groups: Sequence[Group], picture: str) -> str:
     """Return the table as Markdown, with a legend and a link to the picture below."""
-    rows = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *map(_cells, groups)]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join([*lines, "", _legend(groups), "", f"![learning curves](<{picture}>)", ""])
+    cells = [map(_plain, _cells(group)) for group in groups]
+    rows = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *cells]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    legend, link = _plain(_legend(groups)), _plain(picture)
+    return "\n".join([*lines, "", legend, "", f"![learning curves](<{link}>)", ""])
+
+
+def _plain(text: str) -> str:
+    """Return text that Markdown shows as it is."""
+    return MARKUP.sub(r"\\\g<0>", text)
 
 
 def for_terminal(groups: Sequence[Group]) -> Table:

@@ -1,5 +1,6 @@
 """Trained policies in loops of one's own."""
 
+import gc
 import re
 
 import gymnasium
@@ -11,8 +12,8 @@ from es.environments.observations import View
 from es.environments.screens import ScreenView
 from es.envs import describe_env, make_bare_env, make_env
 from es.errors import UsageError
+from es.loading import load_policy
 from es.noise import seed_shared_generators
-from es.policy import load_policy
 from es.rollouts.rollout import evaluation_seed
 from tests.conftest import CARTPOLE, ROOT, read
 
@@ -24,6 +25,7 @@ RUNS: dict[str, tuple[object, ...]] = {
     "FrozenLake-v1": (*MLP, "--env-kwargs", "is_slippery=False"),
     "tests.strange:Parts-v0": MLP,
     "PongDeterministic-v4": ("--max-episode-length", 30),
+    "BreakoutDeterministic-v4": ("--fire-reset", "--max-episode-length", 150),
     "tests.strange:ChannelsFirst-v0": ("--vbn",),
     "tests.strange:Picture-v0": (),
 }
@@ -47,11 +49,12 @@ def trained(program):
 def play(policy, env, seed, cap):
     """Return and steps of an episode in a loop that knows Gymnasium alone."""
     seed_shared_generators(seed)
-    observation, _ = env.reset(seed=seed)
+    observation, info = env.reset(seed=seed)
     policy.reset()
     total, steps = 0.0, 0
     for steps in range(1, cap + 1):  # noqa: B007 (counted for the result)
-        observation, reward, terminated, truncated, _ = env.step(policy(observation))
+        action = policy(observation, info)
+        observation, reward, terminated, truncated, info = env.step(action)
         total += float(reward)
         if terminated or truncated:
             break
@@ -204,3 +207,18 @@ def test_the_example_of_the_readme_runs(program, capfd):
     program(*CARTPOLE, "--workers", 0, "--max-gradient-updates", 3)
     exec(example, {})
     assert re.findall(r"seed (\d): \d+\.0", capfd.readouterr().out) == ["0", "1", "2"]
+
+
+def test_policies_that_are_gone_leave_nothing_in_memory(trained):
+    path = trained("CartPole-v1", *MLP)
+
+    def objects() -> int:
+        load_policy(path)
+        gc.collect()
+        return len(gc.get_objects())
+
+    objects()  # which fills caches
+    before = objects()
+    for _ in range(5):
+        after = objects()
+    assert after - before < 100

@@ -1,10 +1,10 @@
-"""progress.csv, read back as a whole and row by row, and carried on."""
+"""The tables of a run, read back as a whole and row by row, and carried on."""
 
 import numpy as np
 import pytest
 
-from es.reports.progress_csv import ProgressReader, carry_progress_on, read_progress, running_mean
 from es.reports.record import COLUMNS
+from es.reports.tables import TableReader, carry_on, read_progress, running_mean
 from tests.records import write_progress
 
 
@@ -20,7 +20,7 @@ def test_a_line_that_is_being_written_is_read_when_it_is_there(tmp_path):
     whole = path.read_text()
     last = whole.splitlines(keepends=True)[-1]
     path.write_text(whole.removesuffix(last))
-    reader = ProgressReader(path)
+    reader = TableReader(path)
     for torn, expected in (("", [1, 2]), (last[:7], []), (last[7:], [3]), ("", [])):
         with path.open("a") as file:
             file.write(torn)
@@ -43,11 +43,11 @@ def test_a_table_that_windows_has_written_is_read(tmp_path):
 )  # fmt: skip
 def test_a_table_is_carried_on_without_gaps_torn_or_doubled_rows(tmp_path, odd):
     path = tmp_path / "progress.csv"
-    carry_progress_on(path, 0)
+    carry_on(path, COLUMNS, 0)
     assert path.read_text() == ",".join(COLUMNS) + "\n"
     header, *rows = write_progress(tmp_path, 5).read_bytes().splitlines(keepends=True)
     path.write_bytes(header + b"".join([*rows[:2], odd + b"\n", rows[0], *rows[2:], b"6,24"]))
-    carry_progress_on(path, 4)
+    carry_on(path, COLUMNS, 4)
     assert path.read_bytes() == header + b"".join(rows[:4])
     assert [each.name for each in tmp_path.iterdir()] == ["progress.csv"]
     assert read_progress(path)["update"].tolist() == [1, 2, 3, 4]

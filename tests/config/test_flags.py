@@ -1,0 +1,139 @@
+"""Command lines."""
+
+import re
+
+import pytest
+
+from es.config import FIELDS, Config, flag
+from es.config.elsewhere import NAMES, OURS
+from es.config.sources import parse
+from es.errors import UsageError
+from tests.conftest import ROOT, run_python
+
+REFERENCE_DEFAULTS = {
+    "--env-name": "PongDeterministic-v4",
+    "--lr": 0.1,
+    "--lr-decay": 1.0,
+    "--sigma": 0.05,
+    "--useAdam": False,
+    "--n": 40,
+    "--max-episode-length": 100_000,
+    "--max-gradient-updates": 100_000,
+    "--restore": "",
+    "--small-net": False,
+    "--variable-ep-len": False,
+    "--silent": False,
+    "--test": False,
+}
+
+
+def test_names_and_defaults_are_those_of_pytorch_es():
+    ours = {flag(name): getattr(Config(), name) for name in FIELDS}
+    assert {name: ours[name] for name in REFERENCE_DEFAULTS} == REFERENCE_DEFAULTS
+
+
+def test_flags_are_read():
+    config = parse(
+        (
+            "--env-name CartPole-v1 --small-net --useAdam --n 10 --lr 0.01 --workers auto --seed 7 "
+            "--target-return -5.5 --run-dir here --no-variable-ep-len"
+        ).split()
+    )
+    assert (config.env_name, config.small_net, config.use_adam) == ("CartPole-v1", True, True)
+    assert (config.n, config.lr, config.workers, config.seed) == (10, 0.01, "auto", 7)
+    assert (config.target_return, config.run_dir) == (-5.5, "here")
+    assert parse(["--workers", "3"]).workers == 3
+
+
+def test_an_error_is_one_line_where_boxes_cannot_be_drawn(monkeypatch):
+    monkeypatch.setattr("tyro._fmtlib._should_use_utf8_drawing_chars", lambda: False)
+    for arguments, message in (
+        ("--sigma-mim 3", "Unrecognized options: --sigma-mim, 3; perhaps you meant --sigma-min"),
+        ("--lr fast", "--lr: could not convert string to float: 'fast'; expected --lr FLOAT"),
+    ):
+        with pytest.raises(UsageError) as raised:
+            parse(arguments.split())
+        assert str(raised.value).startswith(message)
+
+
+def test_flags_of_other_trainers_are_none_of_ours():
+    ours = {*map(flag, FIELDS)}
+    assert ours.issuperset(NAMES)
+    assert not ours & OURS.keys()
+    assert len(OURS) == sum(len(names.split()) for names in NAMES.values())
+
+
+@pytest.mark.parametrize(
+    ("started", "name"),
+    [("/usr/bin/es", "es"), ("./main.py", "main.py"), ("/x/es/__main__.py", "python -m es")],
+)
+def test_the_help_text_calls_the_program_as_it_was_started(started, name, monkeypatch, capfd):
+    monkeypatch.setattr("sys.argv", [started])
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    assert f"usage: {name} " in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--lr fast", "--lr: could not convert string to float: 'fast'; expected --lr FLOAT"),
+        ("--seed 1.5", "['1.5']; expected --seed INT"),
+        ("--workers many", "['many']; expected --workers INT|{auto}"),
+        ("--n 4 --hidden-sizes 64,64", "['64,64']; expected --hidden-sizes [INT [INT ...]]"),
+        ("--n", "Missing value for argument '--n'. Expected 1 values; see --help"),
+        ("stray --n 2", "Unrecognized options: stray; see --help"),
+        ("--no-small-net yes", "Unrecognized options: yes; see --help"),
+        ("--sigma-mim 3", "--sigma-mim, 3; perhaps you meant --sigma-min FLOAT"),
+        ("--env X", "Unrecognized options: --env, X; perhaps you meant --env-name"),
+        ("--learning_rate=3", "perhaps you meant --lr"),
+        ("--popsize 3 --logdir x --n 4", "perhaps you meant --n or --run-dir"),
+        (
+            "--sigm 3",
+            "perhaps you meant --sigma FLOAT or --sigma-adapt, --no-sigma-adapt or",
+        ),
+        ("--n 4 --no-test", "Unrecognized options: --no-test; perhaps you meant --test"),
+        ("--shaping Raw", "invalid choice 'Raw' for argument '--shaping'. Expected one of ('"),
+    ],
+)
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_command_line_that_cannot_be_read_is_one_line(
+    arguments, message, terminal, monkeypatch, capfd
+):
+    monkeypatch.setenv("TERM", "xterm")  # for which tyro adds colours
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    with pytest.raises(UsageError) as raised:
+        parse(arguments.split())
+    assert message in str(raised.value)
+    assert re.search(r"[\n\x1b│]", str(raised.value)) is None
+    assert capfd.readouterr() == ("", "")
+
+
+def test_help_is_grouped_complete_and_light():
+    """It imports neither torch nor gymnasium, and so answers at once."""
+    program = (
+        "import sys; from main import main\n"
+        "try: main(['--help'])\n"
+        "finally: print(sorted({'torch', 'gymnasium', 'numpy'} & set(sys.modules)))"
+    )
+    result = run_python(program)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.endswith("[]\n")
+    for name in FIELDS:
+        assert flag(name) in result.stdout
+    for group in ("task", "algorithm", "ending", "evaluation", "run", "watching"):
+        assert f"{group} options" in result.stdout
+
+
+def test_every_flag_is_documented_with_its_default():
+    text = (ROOT / "docs" / "flags.md").read_text()
+    told = dict(re.findall(r"^\| `(--[\w-]+)` \| (.+?) \|", text, re.MULTILINE))
+    assert set(told) == {flag(name) for name in FIELDS}
+    for name, field in FIELDS.items():
+        value = field.default
+        if isinstance(value, bool):
+            assert told[flag(name)] == "off"
+        elif isinstance(value, int | float):
+            assert float(told[flag(name)]) == value
+        elif isinstance(value, str) and value:
+            assert told[flag(name)] == f"`{value}`"

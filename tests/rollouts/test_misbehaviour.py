@@ -1,0 +1,184 @@
+"""Environments that go wrong while they are made, played and closed, through the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from es.errors import TaskError
+from es.rollouts.worker import IDLE
+from tests.conftest import all_gone, rows, wait_until
+from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Starting, recipe
+
+AWFUL = "--env-name tests.awful:Awful-v0"
+RUN = ("--small-net", "--n", 2, "--seed", 1, "--max-gradient-updates", 1, "--run-dir", "run")
+
+
+def awful(program, *kwargs, workers=0):
+    """The status, the line, and the traceback under it."""
+    flags = (*AWFUL.split(), *RUN, "--workers", workers, "--env-kwargs", *kwargs)
+    status, _, err = program(*flags)
+    line, _, trace = err.partition("\n")
+    return status, line, trace
+
+
+def lines_of_the_users(trace):
+    """What a traceback shows: it names no file but the environment's."""
+    assert trace.startswith("Traceback (most recent call last):\n")
+    lines = [line.strip() for line in trace.splitlines()]
+    assert {Path(line.split('"')[1]).name for line in lines if line.startswith("File ")} == {
+        "awful.py"
+    }
+    return lines
+
+
+@pytest.mark.parametrize("place", ["made", "reset", "step"])
+def test_a_bug_is_one_line_and_the_traceback_of_the_users_own_code(program, place):
+    status, line, trace = awful(program, f"place={place}")
+    how = "made" if place == "made" else "played"
+    assert status == 2
+    assert line.startswith(f"error: {AWFUL}")
+    assert f"cannot be {how} (KeyError: 'boom')" in line
+    lines = lines_of_the_users(trace)
+    assert lines[-1] == "KeyError: 'boom'"
+    assert f'self.at("{place}")' in lines
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("boom", "KeyError: 'boom'"),
+        ("exit", "SystemExit: 0"),
+        ("break", "KeyboardInterrupt"),
+        ("own", "OwnError: mine"),
+    ],
+)
+def test_so_it_is_in_an_episode(program, workers, what, words):
+    status, line, trace = awful(program, "place=step", f"what={what}", "first=2", workers=workers)
+    assert status == 1
+    assert line.startswith(f"error: {AWFUL}: Task(index=")
+    assert "failed 3 times; " in line
+    assert words in line
+    lines = lines_of_the_users(trace)
+    assert lines[-1].endswith(words)
+
+
+@pytest.mark.parametrize("what", ["exit", "break", "own"])
+@pytest.mark.parametrize("place", ["made", "step", "close"])
+def test_what_ends_a_program_elsewhere_is_one_line(program, place, what):
+    status, line, trace = awful(program, f"place={place}", f"what={what}")
+    assert (status, trace) == (1, "")
+    assert line.startswith(f"error: {AWFUL}")
+    assert "cannot be" in line
+    assert not Path("run").exists()
+
+
+def test_a_close_that_fails_is_one_line(program):
+    status, line, trace = awful(program, "place=close")
+    assert (status, trace) == (1, "")
+    assert line == f"error: {AWFUL}: cannot be played (its close() raised KeyError: 'boom')"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_close_that_fails_in_the_end_is_told_once(program, workers):
+    kwargs = ("--env-kwargs", "place=close", "first=3")
+    status, out, err = program(*AWFUL.split(), *RUN, "--workers", workers, *kwargs)
+    assert (status, err) == (0, "")
+    assert out.count("close() raised KeyError: 'boom'") == 1
+    assert "Finished: " in out
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "words"),
+    [
+        ("import sys; sys.exit(0)", 1, "SystemExit: 0"),
+        ("raise KeyboardInterrupt", 1, "KeyboardInterrupt"),
+        ("raise KeyError('boom')", 2, "KeyError: 'boom'"),
+        ("import no_such_module_at_all", 2, "ModuleNotFoundError: No module named 'no_such"),
+        ("def f(:", 2, "SyntaxError: invalid syntax (broken.py, line 1)"),
+    ],
+)
+def test_a_module_that_cannot_be_imported(program, monkeypatch, tmp_path, code, status, words):
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("broken.py").write_text(code)
+    found, out, err = program("--env-name", "broken:X-v0", *RUN)
+    line, _, trace = err.partition("\n")
+    assert (found, out) == (status, "")
+    assert line.startswith(f"error: --env-name broken:X-v0: cannot import broken ({words}")
+    if "Error" in words and "Syntax" not in words:
+        assert 'broken.py", line 1, in <module>' in trace
+        assert "importlib" not in trace
+    else:
+        assert not trace
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("place", "what", "words"),
+    [
+        ("seen", "scalar", "its observation has the shape ()"),
+        ("seen", "short", "its observation has the shape (2,)"),
+        ("seen", "complex", "its observation has the shape (3,) and the type complex128"),
+        ("paid", "text", "its reward is '1.5', not a number"),
+        ("paid", "none", "its reward is None, not a number"),
+        ("paid", "vector", "its reward is a vector"),
+    ],
+)
+def test_what_is_no_observation_or_reward_is_one_line_that_names_the_step(
+    program, workers, place, what, words
+):
+    kwargs = (f"place={place}", f"what={what}", "first=2")
+    status, line, trace = awful(program, *kwargs, workers=workers)
+    assert (status, trace) == (1, "")
+    assert f"after step 3, {words}" in line
+
+
+def test_a_reward_in_an_array_is_taken(program):
+    assert awful(program, "place=paid", "what=alone", "first=2")[0] == 0
+    assert rows(Path("run"))[0]["return_max"] == "5.0"
+
+
+def test_returns_near_the_largest_number_are_quiet(program):
+    """NumPy would warn of their sums: here, that would be an error."""
+    kwargs = ("place=paid", "what=huge", "first=2")
+    reports = ("--eval-every", 1, "--eval-episodes", 3, "--log-every", 0)
+    for number, shaping in enumerate(("nes", "normalized", "raw")):
+        flags = (*RUN[:-1], f"run{number}", "--shaping", shaping, *reports)
+        status, _, err = program(
+            *AWFUL.split(), *flags, "--n", 4, "--workers", 0, "--env-kwargs", *kwargs
+        )
+        assert (status, err) == (0, "")
+        assert float(rows(Path(f"run{number}"))[0]["return_max"]) > 1e307
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_an_environment_leaves_running_is_ended_and_told(start, workers):
+    process = start("--env-name", "tests.awful:Leaving-v0", *RUN, "--workers", workers)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "ended: process python" in err
+    assert "ended: thread pump" in err
+    assert err.count("\n") == 2
+    assert out.count("after its close(), and ended: process python, thread pump") == workers
+    wait_until(lambda: all_gone([int(pid) for pid in Path("pids").read_text().split()]))
+
+
+@pytest.mark.parametrize("ended", ["busy", "failed", "free"])
+def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_path, ended):
+    said: list[str] = []
+    pids = tmp_path / "pids"
+    leaving = pool(recipe(Starting, str(pids)), workers=1, say=said.append)
+    if ended == "free":
+        leaving.evaluate(SNAPSHOT, TASKS)
+    elif ended == "failed":
+        with pytest.raises(TaskError):
+            leaving.evaluate(SNAPSHOT, [UNLUCKY])
+    else:
+        leaving.begin(SNAPSHOT)
+        leaving.add([UNLUCKY._replace(episode_seed=14)])
+        wait_until(lambda: leaving._shared.playing[0] != IDLE)
+    leaving.close()
+    if ended == "free":
+        assert "after its close(), and ended: process python" in said[-1]
+    assert len(pids.read_text().split()) >= (3 if ended == "failed" else 1)
+    wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]))

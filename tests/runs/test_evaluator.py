@@ -1,0 +1,137 @@
+"""Evaluations: the target, and the best checkpoint."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from es.envs import make_env
+from es.model import flatten
+from es.networks import make_actor
+from es.noise import Stream, derive_seeds
+from es.rollouts.rollout import evaluation_seed, rollout
+from tests.conftest import CARTPOLE, RUN, read, rows, same, same_run, timeless
+
+
+def test_reaching_the_target_ends_the_run_before_the_step(program):
+    """And the score can be played again: evaluation and test use the same episodes."""
+    out = program.train(
+        "--seed", 3, "--target-return", 40, "--max-gradient-updates", 50, "--eval-episodes", 6
+    )
+    last = out.splitlines()[-1]
+    assert last.startswith("Solved: mean ")
+    solved = read(RUN / "latest.safetensors")
+    assert same(solved.parameters, read(RUN / "best.safetensors").parameters)
+    assert solved.solved is not None
+    mean, std = solved.solved["mean"], solved.solved["std"]
+    assert mean >= 40
+    assert solved.counters.update > 0
+    assert f"mean {mean:.2f}, standard deviation {std:.2f} over 6 episodes" in last
+    assert last.endswith(f", saved as {RUN}/latest.safetensors")
+    assert float(rows()[-1]["unperturbed_return"]) >= 40
+    assert len(rows()) == solved.counters.update + 1
+    _, played, _ = program(
+        "--test", "--no-render", "--episodes", 6, "--restore", RUN / "latest.safetensors"
+    )
+    assert f"6 episodes: mean {mean:.2f}, standard deviation {std:.2f}" in played
+    assert program("--restore", RUN / "latest.safetensors")[1].startswith("Finished already: ")
+
+
+def test_a_lucky_episode_does_not_reach_the_target(program):
+    """The unperturbed episode alone does not count: fresh ones must confirm it."""
+    target = ("--seed", 12, "--n", 8, "--target-return", 100, "--max-gradient-updates", 15)
+    status, out, _ = program(*CARTPOLE, "--workers", 0, *target)
+    assert any(float(row["unperturbed_return"]) >= 100 for row in rows())
+    assert float(re.findall(r"Evaluation after \d+ updates: mean ([\d.]+)", out)[0]) < 100
+    assert status == 1
+    assert len(rows()) == 15
+
+
+def test_an_evaluation_that_falls_due_with_the_solution_changes_nothing(program):
+    """The update that solves the task is the 5th, after which one would be due."""
+    options = ("--seed", 9, "--target-return", 40, "--max-gradient-updates", 9)
+    program.train(*options, "--eval-every", 5)
+    solved = read(RUN / "latest.safetensors")
+    assert solved.solved is not None
+    assert len(rows()) == 5
+    assert solved.counters.update == 4
+    assert solved.counters.best_score == solved.solved["mean"]
+
+
+def test_going_on_after_the_target_takes_the_step_that_was_left_out(program):
+    options = ("--n", 20, "--max-gradient-updates", 12)
+    program.train(*options, "--run-dir", "whole")
+    program.train(*options, "--target-return", 30, "--eval-episodes", 3, "--run-dir", "parts")
+    assert read("parts/latest.safetensors").solved
+    program("--restore", "parts/latest.safetensors", "--target-return", "None", "--workers", 0)
+    assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
+    assert timeless(Path("whole")) == timeless(Path("parts"))
+
+
+def test_missing_the_target_is_status_1(program):
+    status, out, _ = program(
+        *CARTPOLE, "--workers", 0, "--target-return", 501, "--max-gradient-updates", 2
+    )
+    assert status == 1
+    *_, advice, watch, last = out.splitlines()
+    assert advice.startswith("So few updates show no trend: carry on with a higher limit: ")
+    assert watch.startswith("Watch it: ")
+    assert last.startswith("Target not reached: ")
+    assert last.endswith(f", saved as {RUN}/latest.safetensors")
+
+
+def test_the_best_checkpoint_reproduces_its_score(program):
+    program.train("--max-gradient-updates", 12)
+    best = read(RUN / "best.safetensors")
+    scores = [float(row["unperturbed_return"]) for row in rows()]
+    assert read(RUN / "latest.safetensors").counters.best_score == max(scores)
+    # Ties: the later. An update's unperturbed episode is played by the parameters before it.
+    update = max(index for index, score in enumerate(scores) if score == max(scores))
+    assert best.counters.update == update
+    actor = make_actor(best.network)
+    actor.bind(flatten(best.network, best.parameters))
+    *_, seed = derive_seeds(1, update, Stream.EPISODE, 3)
+    assert rollout(make_env(best.environment), actor, seed, 500).episode_return == max(scores)
+
+
+def test_of_equal_scores_the_later_is_the_best(program):
+    program.train("--max-gradient-updates", 4, "--max-episode-length", 5)
+    assert {row["unperturbed_return"] for row in rows()} == {"5.0"}
+    assert read(RUN / "best.safetensors").counters.update == 3
+
+
+def test_every_evaluation_is_a_row(program):
+    """Those of --eval-every, and those of --target-return, here the last; also when carried on."""
+    options = ("--seed", 9, "--eval-every", 2, "--eval-episodes", 3, "--max-gradient-updates")
+    program.train(*options, 3, "--run-dir", "parts")
+    carried_on = ("--restore", "parts/latest.safetensors", "--workers", 0, "--target-return", 40)
+    program(*carried_on, "--max-gradient-updates", 9)
+    program.train(*options, 9, "--target-return", 40, "--run-dir", "whole")
+    found = rows(Path("whole"), "evaluations.csv")
+    solved = read("whole/latest.safetensors")
+    assert [row["update"] for row in found] == ["2", "4", "6", "7"]
+    assert solved.counters.update == 7
+    for row in found:
+        returns = [float(each) for each in row["returns"].split()]
+        figures = [float(row[name]) for name in ("episodes", "min", "max")]
+        assert [len(returns), min(returns), max(returns)] == figures
+        update = rows(Path("whole"))[int(row["update"]) - 1]
+        assert all(row[name] == update[name] for name in ("frames", "wall_seconds"))
+    assert solved.solved
+    assert float(found[-1]["mean"]) == solved.solved["mean"]
+    assert timeless(Path("parts"), "evaluations.csv") == timeless(Path("whole"), "evaluations.csv")
+
+
+def test_evaluations_decide_on_the_best_checkpoint(program):
+    out = program.train("--max-gradient-updates", 6, "--eval-every", 2, "--eval-episodes", 3)
+    assert out.count("Evaluation after ") == 3
+    best = read(RUN / "best.safetensors")
+    actor, env = make_actor(best.network), make_env(best.environment)
+    actor.bind(flatten(best.network, best.parameters))
+    returns = [
+        rollout(env, actor, evaluation_seed(1, best.counters.update, index), 500).episode_return
+        for index in range(3)
+    ]
+    assert np.mean(returns) == read(RUN / "latest.safetensors").counters.best_score
+    assert f"Evaluation after {best.counters.update} updates: mean {np.mean(returns):.2f}" in out
+    assert program("--restore", RUN / "latest.safetensors")[1].startswith("Finished already: ")
