@@ -5,6 +5,8 @@ import os
 import secrets
 import shutil
 import socket
+import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +20,9 @@ AUTO, LOCAL = "auto", "local"
 # Files in the folder that are no code. Ray leaves out what git ignores.
 NOT_SENT = ["*.safetensors", "*.pth", "/checkpoints/", "/benchmarks/", ".*/"]
 CONNECT_SECONDS = 5.0
+DELETE_SECONDS = 5.0
 LONGEST = 300  # characters of a message of Ray
+_ENDING = threading.Lock()
 
 
 def connect(address: str, folder: str | None, *, cpus: int, variables: Mapping[str, str]) -> None:
@@ -60,13 +64,16 @@ def connect(address: str, folder: str | None, *, cpus: int, variables: Mapping[s
 
 
 def disconnect(folder: str | None) -> None:
-    """Give everything back to Ray and delete `folder`; may be called again."""
-    with suppress(Exception):
-        import ray
+    """Give everything back to Ray and delete `folder`; may be called again, from any thread."""
+    with _ENDING:  # else the second would delete files while Ray still writes them for the first
+        with suppress(Exception):
+            import ray
 
-        ray.shutdown()
-    if folder:
-        shutil.rmtree(folder, ignore_errors=True)
+            ray.shutdown()
+        deadline = time.monotonic() + DELETE_SECONDS
+        while folder and os.path.exists(folder) and time.monotonic() < deadline:
+            shutil.rmtree(folder, ignore_errors=True)  # a worker may still end, and write
+            time.sleep(0.05)
 
 
 def no_code(project: Path) -> list[str]:
