@@ -30,7 +30,7 @@ VALUES = (  # as JSON
     "counters", "settings", "environment", "network", "versions", "solved", "history"
 )  # fmt: skip
 History = dict[str, dict[str, Any]]
-SOLVED = {"target", "mean", "std"}
+SOLVED = {"target", "mean", "std", "second_mean"}
 FRAME = torch.Size((1, 42, 42))
 MOST_BYTES = 2**31  # room for a hundred million parameters with two moments
 MOST_COUNTED = 2**62
@@ -61,11 +61,12 @@ class Checkpoint(NamedTuple):
 
     parameters: tensors by layer name. optimizer: its moments by name. settings: by Config field.
     environment, network: the descriptions they are built from. versions: from `es.runs.versions`.
-    solved: the evaluation that ended the run, `{"target": ..., "mean": ..., "std": ...}`, if one
-    did. normalizer: the statistics of observations, if these are normalised. vbn_batch:
-    (128, 1, 42, 42), the reference batch of virtual batch normalisation, if it is used. spread:
-    (P,), each parameter's sigma relative to the common one, with --sigma-adapt. history: which
-    settings were changed after an update, by its number, with their values until then.
+    solved: the evaluation that ended the run, if one did: its target, its mean and std, and the
+    second_mean, of the one that confirmed it. normalizer: the statistics of observations, if these
+    are normalised. vbn_batch: (128, 1, 42, 42), the reference batch of virtual batch normalisation,
+    if it is used. spread: (P,), each parameter's sigma relative to the common one, with
+    --sigma-adapt. history: which settings were changed after an update, by its number, with their
+    values until then.
     """
 
     parameters: dict[str, Tensor]

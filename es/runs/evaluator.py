@@ -9,6 +9,7 @@ from typing import NamedTuple
 from es.algorithm.population import Population, group_by_perturbation, grown, mean_and_std
 from es.errors import ClusterError, RunError
 from es.interrupts import Interrupts
+from es.rollouts.interface import counted
 from es.rollouts.rollout import (
     UNPERTURBED,
     Result,
@@ -73,30 +74,41 @@ class Evaluator:
     def evaluate(self, update: int) -> Evaluation:
         """Play --eval-episodes fresh episodes with the policy, once after each update."""
         if self.last is None or self.last.update != update:
-            config, episodes = self._run.config, self._run.config.eval_episodes
-            tasks = evaluation_tasks(
-                self._run.strategy.seed, update, episodes, config.max_episode_length
-            )
-            results = self._play(tasks, f"evaluation after {update} updates")
-            returns = [result.episode_return for result in results]
-            mean, std = mean_and_std(returns)
-            self.last = Evaluation(update, returns, mean, std)
-            self._run.monitor.console.say(
-                f"Evaluation after {update} updates: mean {mean:.2f}, standard deviation {std:.2f} "
-                f"over {episodes} fresh episodes\n"
-            )
+            self.last = self._evaluate(update, "evaluation", 0)
         return self.last
+
+    def _evaluate(self, update: int, name: str, first: int) -> Evaluation:
+        """Play --eval-episodes episodes, of which `first` is the first."""
+        config = self._run.config
+        episodes = first + config.eval_episodes
+        tasks = evaluation_tasks(
+            self._run.strategy.seed, update, episodes, config.max_episode_length
+        )[first:]
+        name = f"{name} after {counted(update, 'update')}"
+        returns = [result.episode_return for result in self._play(tasks, name)]
+        mean, std = mean_and_std(returns)
+        self._run.monitor.console.say(
+            f"{name[0].upper()}{name[1:]}: mean {mean:.2f}, standard deviation {std:.2f} "
+            f"over {counted(len(returns), 'fresh episode')}\n"
+        )
+        return Evaluation(update, returns, mean, std)
 
     def reach_target(self, score: float, update: int) -> dict[str, float] | None:
         """Return the evaluation in which the policy reaches --target-return, or None.
 
+        A second one has to confirm the first, which may be lucky if it is asked again and again.
         score: the unperturbed return; if it is below the target, nothing is played.
         """
         target = self._run.config.target_return
         if target is None or not score >= target:  # the score may be NaN
             return None
         _, _, mean, std = self.evaluate(update)
-        return {"target": target, "mean": mean, "std": std} if target <= mean < math.inf else None
+        if not target <= mean < math.inf:
+            return None
+        second = self._evaluate(update, "second evaluation", self._run.config.eval_episodes)
+        if not target <= second.mean < math.inf:
+            return None
+        return {"target": target, "mean": mean, "std": std, "second_mean": second.mean}
 
     def speed(self) -> float:
         """Return the steps per second of all episodes since the last call."""

@@ -61,7 +61,7 @@ def met_before(config: Config, restored: Restored) -> str | None:
     if (
         target is not None
         and solved
-        and solved["mean"] >= target
+        and min(solved["mean"], solved["second_mean"]) >= target
         and scored_alike(config, restored)
     ):
         return f"a mean return of {solved['mean']:.2f} (--target-return)"
@@ -152,7 +152,8 @@ def conclude(
     if solved:
         return 0, (
             f"Solved: mean {solved['mean']:.2f}, standard deviation {solved['std']:.2f} over "
-            f"{config.eval_episodes} episodes (target {solved['target']:g}) after {done}{saved}"
+            f"{counted(config.eval_episodes, 'episode')}, mean {solved['second_mean']:.2f} over as "
+            f"many others (target {solved['target']:g}) after {done}{saved}"
         )
     if config.target_return is not None:
         target = config.target_return

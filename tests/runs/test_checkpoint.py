@@ -26,7 +26,7 @@ def example() -> Checkpoint:
         environment={"id": "CartPole-v1", "kwargs": {}, "frame_skip": 1, "noop_max": 0},
         network={"kind": "mlp", "inputs": 4, "actions": {"low": [-1e-300, 5e-324]}},
         versions={"torch": "2.13.0"},
-        solved={"target": 1.0, "mean": 2.0, "std": 0.5},
+        solved={"target": 1.0, "mean": 2.0, "std": 0.5, "second_mean": 1.5},
         normalizer={"count": torch.tensor(3), "moments": torch.randn(2, 4).double()},
         vbn_batch=torch.randn(2, 1, 42, 42),
         history={"3": {"lr": 0.5, "seed": None}},

@@ -1,5 +1,6 @@
 """Evaluations: the target, and the best checkpoint."""
 
+import json
 import re
 from pathlib import Path
 
@@ -26,7 +27,9 @@ def test_reaching_the_target_ends_the_run_before_the_step(program):
     mean, std = solved.solved["mean"], solved.solved["std"]
     assert mean >= 40
     assert solved.counters.update > 0
-    assert f"mean {mean:.2f}, standard deviation {std:.2f} over 6 episodes" in last
+    second = solved.solved["second_mean"]
+    assert f"mean {mean:.2f}, standard deviation {std:.2f} over 6 episodes, " in last
+    assert f", mean {second:.2f} over as many others (target 40) after " in last
     assert last.endswith(f", saved as {RUN}/latest.safetensors")
     assert float(rows()[-1]["unperturbed_return"]) >= 40
     assert len(rows()) == solved.counters.update + 1
@@ -34,6 +37,10 @@ def test_reaching_the_target_ends_the_run_before_the_step(program):
         "--test", "--no-render", "--episodes", 6, "--restore", RUN / "latest.safetensors"
     )
     assert f"6 episodes: mean {mean:.2f}, standard deviation {std:.2f}" in played
+    _, played, _ = program(
+        "--test", "--json", "--episodes", 12, "--restore", RUN / "latest.safetensors"
+    )
+    assert np.mean(json.loads(played)["returns"][6:]) == second >= 40
     assert program("--restore", RUN / "latest.safetensors")[1].startswith("Finished already: ")
 
 
@@ -45,6 +52,18 @@ def test_a_lucky_episode_does_not_reach_the_target(program):
     assert float(re.findall(r"Evaluation after \d+ updates: mean ([\d.]+)", out)[0]) < 100
     assert status == 1
     assert len(rows()) == 15
+
+
+def test_a_lucky_evaluation_does_not_reach_the_target(program):
+    """A second one must confirm the first, with other episodes."""
+    target = ("--seed", 5, "--n", 8, "--target-return", 60, "--eval-episodes", 1)
+    out = program.train(*target, "--max-gradient-updates", 40)
+    found = re.findall(r"valuation after (\d+) updates?: mean ([\d.]+)", out)
+    means = [(int(update), float(mean)) for update, mean in found]
+    (before, lucky), (unlucky_before, unlucky), *_, (update, first), (confirmed, second) = means
+    assert before == unlucky_before < update == confirmed
+    assert unlucky < 60 <= min(lucky, first, second)
+    assert read(RUN / "latest.safetensors").counters.update == update
 
 
 def test_an_evaluation_that_falls_due_with_the_solution_changes_nothing(program):
