@@ -122,7 +122,7 @@ def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Pa
 
     run_dir: the user's choice, if any. restore: our checkpoint to start from, if any. A
     latest.safetensors continues its run; any other checkpoint leaves its run as it is: raise
-    UsageError if the user chose that run's directory.
+    UsageError if the user chose that run's directory. A checkpoint that lies alone has no run.
     """
     if restore is None:
         return Path(run_dir) if run_dir else default, False
@@ -130,6 +130,8 @@ def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Pa
     same = run_dir is None or Path(run_dir).resolve() == its_run.resolve()
     if restore.name == LATEST and same:
         return its_run, True
+    if run_dir is None and not _holds_run(its_run):
+        return default, False
     if run_dir is None:  # next to the checkpoint's run, named after both
         return _beside(its_run, f"-from-{restore.stem}"), False
     if same:

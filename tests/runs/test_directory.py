@@ -71,6 +71,7 @@ def test_a_number_follows_the_name_of_the_folder_that_one_is_in(tmp_path, monkey
     (tmp_path / "run" / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "run")
     assert open_and_close(Path(), chosen=True) == tmp_path / "run.2"
+    (tmp_path / "run" / "best.safetensors").touch()
     monkeypatch.chdir("inner")
     assert open_and_close(Path("..")) == tmp_path / "run.2"
     assert rundir.choose(None, Path("d"), Path("../best.safetensors"))[0] == Path(
@@ -136,6 +137,7 @@ def test_where_a_run_goes(tmp_path, monkeypatch):
     assert rundir.choose("checkpoints/../checkpoints/X", default, old / "latest.safetensors")[1]
     assert rundir.choose("mine", default, old / "latest.safetensors") == (Path("mine"), False)
     assert rundir.choose("mine", default, old / "best.safetensors") == (Path("mine"), False)
+    assert rundir.choose(None, default, Path("trained/X.safetensors")) == (default, False)
     beside = Path("checkpoints/X-from-best")
     assert rundir.choose(None, default, old / "best.safetensors") == (beside, False)
     with pytest.raises(UsageError, match="holds the run"):
