@@ -1,15 +1,19 @@
 # make train: install, train CartPole until it is solved, and say how to watch it.
-# make test: install and run the tests. PYTHON=... chooses another interpreter.
+# make test: install and run the tests. make scores: play all policies in trained/.
+# PYTHON=... chooses another interpreter.
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: train test lint type clean
+.PHONY: train test scores lint type clean
 
 train: .venv/installed
 	$(BIN)/python main.py --small-net --env-name CartPole-v1 --target-return 475
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest --numprocesses auto
+
+scores: .venv/installed
+	$(BIN)/python -m benchmarks.scores
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

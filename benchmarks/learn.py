@@ -1,8 +1,7 @@
 """Trains with the settings of configs/ and writes what came of it into benchmarks/RESULTS.md.
 
 `python benchmarks/learn.py configs/CartPole-v1.toml --seeds 0 1 2`: each file's own --target-return
-and --max-frames hold. With --minutes, runs end after so long at the latest, and go into a table of
-their own: tasks that take too long to be finished here. One program at a time writes the tables.
+and --max-frames hold. One program at a time writes the table.
 """
 
 import argparse
@@ -12,12 +11,16 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
+
+from es.runs.checkpoint import Checkpoint, load
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
-EPISODES, OTHER_SEED = 100, 1_000_000  # of the second opinion
+EPISODES, SEED = 100, 1000  # of the score, which decides nothing
 
 PUBLISHED = {
     "Acrobot-v1": "ARS -82.9 @ 5e5",
@@ -39,69 +42,52 @@ PUBLISHED = {
 
 
 class Outcome(NamedTuple):
-    """What one run came to.
+    """What one run came to: whether to its target, and the mean of EPISODES other episodes."""
 
-    score: the mean return with which it ended, None where that is short of the target. again: that
-    of EPISODES others. first, last: the mean unperturbed return of the first and last tenth of the
-    updates.
-    """
-
-    score: float | None
+    solved: bool
     steps: int
     seconds: float
-    again: float
-    first: float
-    last: float
+    score: float
 
 
 def main() -> None:
-    """Runs every file with every seed; its rows are in RESULTS.md as soon as it is done."""
+    """Runs every file with every seed; its row is in RESULTS.md as soon as it is done."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("configs", nargs="+", type=Path, metavar="CONFIG")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--minutes", type=float, help="end each run after so long")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[*range(12)])
+    parser.add_argument("--keep", type=Path, help="keep runs in this folder, and use those there")
+    parser.add_argument("further", nargs="*", help="further flags of the trainer, after --")
     arguments = parser.parse_args()
-    files = {config: tomllib.loads(config.read_text()) for config in arguments.configs}
-    for config, settings in files.items():
-        outcomes = []
-        for seed in arguments.seeds:
-            print(f"{config.stem} seed {seed}:", end=" ", flush=True)
-            outcomes.append(learn(config, seed, arguments.minutes))
-            print(outcomes[-1], flush=True)
-        if arguments.minutes:
-            row, table = short_row_of(config.stem, arguments.seeds, outcomes), "climb"
-        else:
-            row, table = row_of(config.stem, settings, outcomes), "learn"
-        text = with_row(RESULTS.read_text("utf-8"), table, row)
-        RESULTS.write_text(text, "utf-8")
+    with tempfile.TemporaryDirectory() as nowhere:
+        runs = arguments.keep or Path(nowhere)
+        for config in arguments.configs:
+            outcomes = []
+            for seed in arguments.seeds:
+                print(f"{config.stem} seed {seed}:", end=" ", flush=True)
+                run = runs / f"{config.stem}-{seed}"
+                outcomes.append(learn(config, seed, run, arguments.further))
+                print(outcomes[-1], flush=True)
+            row = row_of(config.stem, tomllib.loads(config.read_text()), outcomes)
+            RESULTS.write_text(with_row(RESULTS.read_text("utf-8"), "learn", row), "utf-8")
 
 
-def learn(config: Path, seed: int, minutes: float | None) -> Outcome:
-    """The outcome of a run in a directory that is thrown away."""
-    with tempfile.TemporaryDirectory() as directory:
-        run = Path(directory) / "run"
-        limits = ["--max-minutes", str(minutes)] if minutes else []
-        end = program(
-            r"Solved: mean (\S+),|Target not reached|Finished",
-            "--config", config, "--seed", seed, "--run-dir", run, "--silent", *limits,
-        )  # fmt: skip
-        with (run / "progress.csv").open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        again = program(
-            r"\d+ episodes: mean (\S+),",
-            "--test", "--no-render", "--restore", run / "latest.safetensors",
-            "--episodes", EPISODES, "--seed", OTHER_SEED + seed,
-        )  # fmt: skip
-        returns = [float(row["unperturbed_return"]) for row in rows]
-        tenth = -(-len(returns) // 10)
-        return Outcome(
-            float(end[1]) if end[1] else None,
-            int(rows[-1]["frames"]),
-            float(rows[-1]["wall_seconds"]),
-            float(again[1]),
-            sum(returns[:tenth]) / tenth,
-            sum(returns[-tenth:]) / tenth,
-        )
+def learn(config: Path, seed: int, run: Path, further: Sequence[str]) -> Outcome:
+    """The outcome of a run, which is carried on if it is there already."""
+    latest = run / "latest.safetensors"
+    again = ("--restore", latest) if latest.exists() else ("--run-dir", run)
+    ended = "Solved:|Target not reached:|Finished"
+    program(ended, "--config", config, "--seed", seed, "--silent", *again, *further)
+    with (run / "progress.csv").open(newline="") as file:
+        *_, last = csv.DictReader(file)
+    score = program(
+        r"\d+ episodes: mean (\S+),",
+        "--test", "--no-render", "--restore", latest,
+        "--episodes", EPISODES, "--seed", SEED,
+    )  # fmt: skip
+    checkpoint = load(str(latest))
+    assert isinstance(checkpoint, Checkpoint)
+    solved = checkpoint.solved is not None
+    return Outcome(solved, int(last["frames"]), float(last["wall_seconds"]), float(score[1]))
 
 
 def program(last_line: str, *arguments: object) -> re.Match[str]:
@@ -115,47 +101,27 @@ def program(last_line: str, *arguments: object) -> re.Match[str]:
 
 
 def row_of(name: str, settings: dict[str, Any], outcomes: list[Outcome]) -> str:
-    """A row of the table of targets."""
+    """A row of the table."""
     target, frames = settings.get("target-return"), settings.get("max-frames")
     if frames:
         within = f"{frames:.2g}".replace("e+0", "e")
     else:
         within = f"{settings['max-gradient-updates']} updates"
-    wanted, reached = "-", "-"
-    if target is not None:
-        wanted = f"{target:g}"
-        reached = f"{sum(outcome.score is not None for outcome in outcomes)} of {len(outcomes)}"
+    scores = sorted(outcome.score for outcome in outcomes)
+    steps = sorted(outcome.steps for outcome in outcomes)
+    reached = f"{sum(outcome.solved for outcome in outcomes)} of {len(outcomes)}"
     return cells(
-        name, wanted, within, reached,
-        each(outcome.steps for outcome in outcomes),
-        each(f"{outcome.seconds:.2g}" for outcome in outcomes),
-        each("-" if outcome.score is None else outcome.score for outcome in outcomes),
-        each(outcome.again for outcome in outcomes),
-        PUBLISHED.get(name, "-"),
-    )  # fmt: skip
-
-
-def short_row_of(name: str, seeds: list[int], outcomes: list[Outcome]) -> str:
-    """A row of the table of short runs."""
-    return cells(
-        name, each(seeds),
-        each(outcome.steps for outcome in outcomes),
-        each(round(outcome.seconds) for outcome in outcomes),
-        each(f"{outcome.first:.5g} → {outcome.last:.5g}" for outcome in outcomes),
-        each(outcome.again for outcome in outcomes),
-        PUBLISHED.get(name, "-"),
+        name, "-" if target is None else f"{target:g}", within,
+        "-" if target is None else reached,
+        f"{median(steps):,.0f}", f"{steps[0]:,} to {steps[-1]:,}",
+        f"{median(outcome.seconds for outcome in outcomes):.2g}",
+        f"{median(scores):.6g}", f"{scores[0]:.6g}", PUBLISHED.get(name, "-"),
     )  # fmt: skip
 
 
 def cells(*texts: str) -> str:
     """A table's row."""
     return f"| {' | '.join(texts)} |"
-
-
-def each(values: Any) -> str:
-    """The figures of all seeds, in their order."""
-    texts = (f"{value:.6g}" if isinstance(value, float) else str(value) for value in values)
-    return " / ".join(texts)
 
 
 def with_row(text: str, table: str, row: str) -> str:

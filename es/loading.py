@@ -59,16 +59,18 @@ class Policy:
 
 
 def load_policy(
-    path: str | os.PathLike[str], *, env_name: str | None = None, small_net: bool = False
-) -> Policy:
+    path: str | os.PathLike[str], *, env_name: str | None = None, small_net: bool = False,
+    greedy: bool = False,
+) -> Policy:  # fmt: skip
     """Return the policy in a checkpoint, ready to play.
 
     env_name: needed for the weights of pytorch-es, which do not name their environment (with
     small_net, if they are an MLP's), and for environments of a user's own module, because a file is
-    not trusted to choose one. It may differ from the checkpoint's if the policy fits it. Raise
+    not trusted to choose one. It may differ from the checkpoint's if the policy fits it. greedy: do
+    not draw the actions of a policy that was trained with --sample-actions. Raise
     es.errors.UsageError if file and environment do not fit.
     """
-    given: dict[str, Any] = {"test": True, "restore": os.fspath(path)}
+    given: dict[str, Any] = {"test": True, "restore": os.fspath(path), "greedy": greedy}
     given |= {} if env_name is None else {"env_name": env_name, "override": True}
     given |= {"small_net": True} if small_net else {}
     # Not by a command line: tyro keeps the memory of each that it reads.

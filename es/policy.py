@@ -110,10 +110,6 @@ def _describe_actions(config: Config, actions: dict[str, Any]) -> dict[str, Any]
         raise UsageError("--greedy: this policy draws no actions (--sample-actions); leave it out")
     if kind in ("discrete", "multi-discrete"):
         actions = actions | {"sample": config.sample_actions and not config.greedy}
-    elif config.sample_actions:
-        raise UsageError(
-            f"--sample-actions: is for discrete actions, and those of {config.env_name} are {kind}"
-        )
     if kind == "box":
         return actions | {"bins": config.action_bins, "noise": config.action_noise}
     for name in ("action_bins", "action_noise"):

@@ -23,10 +23,14 @@ def test_a_new_row_is_sorted_in():
     assert text == TEXT.replace("| Swimmer", "| Hopper | 3 |\n| Swimmer")
 
 
-def test_a_row_says_which_seeds_came_to_the_target():
-    outcomes = [Outcome(500.0, 40_000, 1.234, 499.5, 9, 500), Outcome(None, 100_001, 9, 80, 9, 90)]
+def test_a_row_says_how_many_seeds_came_to_the_target():
+    outcomes = [
+        Outcome(True, 40_000, 1.234, 499.5),
+        Outcome(False, 100_001, 9, 80),
+        Outcome(True, 50_000, 3, 490),
+    ]
     settings = {"target-return": 500, "max-frames": 100_000}
     assert row_of("CartPole-v1", settings, outcomes) == (
-        "| CartPole-v1 | 500 | 1e5 | 1 of 2 | 40000 / 100001 | 1.2 / 9 | 500 / - | 499.5 / 80 "
+        "| CartPole-v1 | 500 | 1e5 | 2 of 3 | 50,000 | 40,000 to 100,001 | 3 | 490 | 80 "
         "| ARS 500 @ 5e4 |"
     )

@@ -1,0 +1,54 @@
+"""The policies in trained/: complete, small, and as good as trained/README.md says."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.scores import TRAINED, slim, told
+from tests.conftest import ROOT, read, same
+
+NAMES = {path.stem for path in (ROOT / "configs").glob("*.toml")} - {"unknown"}
+QUICK = ("Acrobot-v1", "CartPole-v1", "CyclicMDP-v0", "MountainCar-v0", "Pendulum-v1", "Reacher-v5")
+EPISODES = 10
+
+
+def test_every_task_has_a_policy_with_its_line():
+    assert {path.stem for path in TRAINED.glob("*.safetensors")} == NAMES
+    assert set(told()) == NAMES
+    assert max(path.stat().st_size for path in TRAINED.iterdir()) <= 2_500_000
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_quick_one_scores_what_its_line_says(program, name):
+    status, out, err = program(
+        "--test", "--json", "--episodes", EPISODES, "--seed", 1000,
+        "--restore", TRAINED / f"{name}.safetensors",
+    )  # fmt: skip
+    assert (status, err) == (0, "")
+    line, returns = told()[name], json.loads(out)["returns"]
+    # The first of the 100 episodes of the line: three standard errors of a mean of so few.
+    assert abs(np.mean(returns) - line.mean) <= 3 * line.std / EPISODES**0.5 + 0.01
+
+
+def test_training_goes_on_from_a_policy(program):
+    checkpoint = TRAINED / "Acrobot-v1.safetensors"
+    before = read(checkpoint)
+    update = before.counters.update + 1
+    status, out, err = program(
+        "--restore", checkpoint, "--workers", 0, "--max-gradient-updates", update, "--override"
+    )
+    assert (status, err) == (0, "")
+    assert out.splitlines()[-1].startswith(f"Finished: {update} updates")
+    after = read("checkpoints/Acrobot-v1/latest.safetensors")
+    assert not same(after.parameters, before.parameters)
+
+
+def test_a_slim_checkpoint_plays_as_the_whole_one(program):
+    program.train("--max-gradient-updates", 2, "--useAdam", "--max-frames", 10**6)
+    whole = read("checkpoints/CartPole-v1/latest.safetensors")
+    thin = slim(whole)
+    assert whole.optimizer
+    assert not thin.optimizer
+    assert same(thin.parameters, whole.parameters)
+    assert whole.settings.keys() - thin.settings.keys() == {"max_frames", "silent", "workers"}
