@@ -20,14 +20,17 @@ def find(name: str) -> str:
 
 
 def tuned_settings() -> dict[str, list[str]]:
-    """Return the shipped files by the environment that they are for, and by their own name."""
+    """Return the shipped files by the environment that they are for, and by their own name.
+
+    Those for any environment are left out.
+    """
     found: dict[str, list[str]] = {}
     for path in sorted(CONFIGS.glob("*.toml")):
         try:
             settings = tomllib.loads(path.read_text())
         except (OSError, ValueError):  # a file of the user's own, who will learn when it is used
             continue
-        name = str(settings.get("env-name", settings.get("env_name")))
-        for key in {name, path.stem}:  # which may be registered as well
+        name = settings.get("env-name", settings.get("env_name"))
+        for key in {name, path.stem} if isinstance(name, str) else ():  # both may be registered
             found.setdefault(key, []).append(f"configs/{path.name}")
     return found

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import ROOT, read, rows
 
-CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
+CONFIGS = sorted({*(ROOT / "configs").glob("*.toml")} - {ROOT / "configs" / "unknown.toml"})
 NAMES = {
     "Acrobot-v1", "Ant-v5", "BipedalWalker-v3", "CartPole-v1", "CyclicMDP-v0", "HalfCheetah-v5",
     "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5", "InvertedDoublePendulum-v5",
@@ -54,3 +54,13 @@ def test_it_plays_an_update(program, config):
     given = dict(text.split("=") for text in settings.get("env-kwargs", []))
     played = checkpoint.environment["kwargs"]
     assert {name: str(played[name]) for name in given} == given
+
+
+@pytest.mark.parametrize("env_name", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1"])
+def test_the_settings_for_any_task_train_it(program, env_name):
+    """Whether its actions are discrete or continuous, and its observations numbers or a state."""
+    status, _, err = program(
+        "--config", "unknown", "--env-name", env_name, "--workers", 0, "--max-gradient-updates", 1
+    )  # fmt: skip
+    assert (status, err) == (0, "")
+    assert len(rows(Path("checkpoints", env_name))) == 1
