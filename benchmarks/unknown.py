@@ -19,7 +19,7 @@ BUDGET = 6  # times the steps of the tuned file
 OTHERS = {
     "CliffWalking-v1": (-13.0, 1_000_000),
     "FrozenLake-v1": (0.7, 1_000_000),
-    "Taxi-v3": (8.0, 4_000_000),
+    "Taxi-v4": (8.0, 4_000_000),
 }
 TASKS = (
     "Acrobot-v1", "BipedalWalker-v3", "CartPole-v1", "CyclicMDP-v0", "HalfCheetah-v5", "Hopper-v5",
