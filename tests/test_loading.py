@@ -222,3 +222,12 @@ def test_policies_that_are_gone_leave_nothing_in_memory(trained):
     for _ in range(5):
         after = objects()
     assert after - before < 100
+
+
+def test_a_policy_that_draws_its_actions_plays_the_largest_output_if_it_is_greedy(program):
+    program.train("--sample-actions", "--max-gradient-updates", 1)
+    path = "checkpoints/CartPole-v1/latest.safetensors"
+    drawing, greedy = load_policy(path), load_policy(path, greedy=True)
+    observation = np.zeros(4, np.float32)  # at which both outputs are about as large
+    assert {int(drawing(observation)) for _ in range(100)} == {0, 1}
+    assert len({int(greedy(observation)) for _ in range(100)}) == 1
