@@ -48,7 +48,8 @@ def test_it_plays_an_update(program, config):
     assert (status, err) == (1, "")  # the target is out of reach
     run = Path("checkpoints", config.stem)  # by which it is found, and no other file's run
     (row,) = rows(run)
-    assert int(row["episodes"]) == settings["n"] * settings.get("episodes-per-perturbation", 1)
+    most = settings.get("n-max", settings["n"])  # as short as these episodes are
+    assert int(row["episodes"]) == most * settings.get("episodes-per-perturbation", 1)
     checkpoint = read(run / "latest.safetensors")
     assert checkpoint.settings["env_name"] == ENV_NAMES.get(config.stem, config.stem)
     given = dict(text.split("=") for text in settings.get("env-kwargs", []))
