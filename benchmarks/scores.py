@@ -93,11 +93,12 @@ def ship(path: str, name: str, command: str | None) -> None:
     score, counters = play(name), checkpoint.counters
     seed, workers = checkpoint.settings["seed"], checkpoint.settings.get("workers")
     command = command or f"python main.py --config {name} --seed {seed}"
+    seconds = counters.wall_seconds
+    spent = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
     row = cells(
         f"[`{name}`]({name}.safetensors)", f"{score.mean:.2f} ± {score.std:.2f}",
         PUBLISHED.get(name, "-"), f"{counters.frames:,}",
-        f"{counters.wall_seconds / 60:.1f}", str(cores() if workers == "auto" else workers),
-        f"`{command}`",
+        spent, str(cores() if workers == "auto" else workers), f"`{command}`",
     )  # fmt: skip
     README.write_text(with_row(README.read_text("utf-8"), TABLE, row), "utf-8")
     print(row)
