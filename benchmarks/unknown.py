@@ -1,4 +1,4 @@
-"""Trains every vector task with configs/unknown.toml: how far do settings come that know no task?
+"""Trains every vector task with configs/unknown.toml, settings that know no task.
 
 `python -m benchmarks.unknown [TASK ...]` writes a row for each into RESULTS.md: whether it came to
 the target of the task's own file, and in how many times the steps which that file needs, by the
