@@ -114,7 +114,7 @@ def row_of(name: str, settings: dict[str, Any], outcomes: list[Outcome]) -> str:
         name, "-" if target is None else f"{target:g}", within,
         "-" if target is None else reached,
         f"{median(steps):,.0f}", f"{steps[0]:,} to {steps[-1]:,}",
-        f"{median(outcome.seconds for outcome in outcomes):.2g}",
+        f"{median(outcome.seconds for outcome in outcomes):.0f}",
         f"{median(scores):.6g}", f"{scores[0]:.6g}", PUBLISHED.get(name, "-"),
     )  # fmt: skip
 

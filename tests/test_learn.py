@@ -27,7 +27,7 @@ def test_a_row_says_how_many_seeds_came_to_the_target():
     outcomes = [
         Outcome(True, 40_000, 1.234, 499.5),
         Outcome(False, 100_001, 9, 80),
-        Outcome(True, 50_000, 3, 490),
+        Outcome(True, 50_000, 3.4, 490),
     ]
     settings = {"target-return": 500, "max-frames": 100_000}
     assert row_of("CartPole-v1", settings, outcomes) == (
