@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks.scores import TRAINED, slim, told
 from tests.conftest import ROOT, read, same
@@ -29,6 +30,14 @@ def test_a_quick_one_scores_what_its_line_says(program, name):
     line, returns = told()[name], json.loads(out)["returns"]
     # The first of the 100 episodes of the line: three standard errors of a mean of so few.
     assert abs(np.mean(returns) - line.mean) <= 3 * line.std / EPISODES**0.5 + 0.01
+
+
+def test_the_halved_weights_of_pong_still_return_balls(program):
+    checkpoint = TRAINED / "PongDeterministic-v4.safetensors"
+    assert {tensor.dtype for tensor in read(checkpoint).parameters.values()} == {torch.float16}
+    status, out, err = program("--test", "--json", "--episodes", 1, "--restore", checkpoint)
+    assert (status, err) == (0, "")
+    assert json.loads(out)["mean"] > -18  # a policy that has learned nothing has -21 or -20
 
 
 def test_training_goes_on_from_a_policy(program):
