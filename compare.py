@@ -8,8 +8,8 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it is handled: no traceback
 
 from es.compare import main
-from es.program import hide_doors
+from es.program import hide_doors, leave
 
 if __name__ == "__main__":
     hide_doors()
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

@@ -7,9 +7,9 @@ import sys
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it is handled: no traceback
 
-from es.program import hide_doors
+from es.program import hide_doors, leave
 from es.sweep import main
 
 if __name__ == "__main__":
     hide_doors()
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

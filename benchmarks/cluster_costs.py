@@ -94,7 +94,7 @@ def measure(arguments: list[str], episodes: int) -> Costs:
 
     def step() -> None:
         strategy.tell(batch.fitness)
-        copy.deepcopy(strategy.optimizer.moments())
+        copy.deepcopy(strategy.optimizer.moments)
         unflatten(setup.network, strategy.theta)
 
     rank = median_seconds(lambda: strategy._weights(np.asarray(batch.fitness)))

@@ -23,8 +23,6 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from es.environments import catalogue
-from es.environments.atari import AtariImages, FireReset, is_bare
-from es.environments.images import PreprocessImage
 from es.environments.simulators import load
 from es.environments.spaces import as_vector, is_image
 from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart
@@ -109,12 +107,16 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
     if not is_image(made.observation_space):
         made = as_vector(made, env["id"])
     else:
-        made = AtariImages(made) if is_bare(made) else PreprocessImage(made)
+        from es.environments.atari import as_images  # this loads kernels
+
+        made = as_images(made)
     if env["noop_max"]:
         is_atari = isinstance(made.unwrapped, ale_py.AtariEnv)
         made = RandomStart(made, env["noop_max"], noops=is_atari)
     if not env.get("fire_reset"):
         return made
+    from es.environments.atari import FireReset
+
     try:
         return FireReset(made)
     except ValueError as error:

@@ -12,6 +12,7 @@ from es.config import Config, sources
 from es.config.validation import validate
 from es.errors import in_one_line
 from es.interrupts import Interrupts
+from es.kernels import TELL
 from es.program import FOR_WORKERS, execute, search_last
 from es.rollouts.processes import PRELOAD, limit_threads, start_forkserver
 
@@ -44,14 +45,11 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
 
         return show(config.list_envs, lambda name: make_env(describe_env(name)), tuned_settings())
     if not config.silent and not config.json:
+        os.environ[TELL] = "1"
         _say(_beginning(config))  # at once: what follows takes seconds
     if not config.test and config.workers != 0 and config.ray is None:
         os.environ[PRELOAD] = config.env_name
         start_forkserver(FOR_WORKERS)  # it imports them while this process imports the same
-    if not config.silent and not config.json:
-        from es.kernels import compiling
-
-        compiling.notify = _say
     from es.runs.restored import checkpoints_in, restore
 
     def parse(own: dict[str, Any]) -> Config:

@@ -1,5 +1,6 @@
 """Code that all command lines share: errors in one line, and streams that may fail."""
 
+import atexit
 import contextlib
 import io
 import os
@@ -16,7 +17,13 @@ from typing import NoReturn
 from es.errors import RunError
 from es.interrupts import Interrupts
 
-FOR_WORKERS = ("es.policy", "es.environments.preload")  # modules that all workers need
+FOR_WORKERS = (  # modules that workers need
+    "es.envs",
+    "es.environments.atari",
+    "es.networks.mlp",
+    "es.networks.convlstm",
+    "es.environments.preload",
+)
 PROJECT = Path(__file__).resolve().parent.parent  # the folder that holds the package
 LAST_SECONDS = 1.0  # for threads to end
 IN_CHECKOUT = PROJECT.name not in ("site-packages", "dist-packages")
@@ -113,7 +120,21 @@ def leave(status: int) -> NoReturn:
         _tell_ended(left)
     if lasting_threads():  # Python waits for them before it ends
         threading.Thread(target=_end_soon, args=(status,), daemon=True).start()
+    _status.append(status)
     sys.exit(status)
+
+
+_status: list[int] = []  # of a program that leaves
+
+
+@atexit.register  # as the first, so it is called as the last
+def _end_now() -> None:
+    """Skip what Python does after all: it frees libraries one by one, which takes a second."""
+    if _status:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        os._exit(_status[0])
 
 
 def _end_soon(status: int) -> None:

@@ -26,9 +26,8 @@ if TYPE_CHECKING:  # trials import this file: nothing heavy may come with it
 
 
 SHIPPED = Path(__file__).resolve().parent / "sweeps" / "sweep.toml"
-# The modules that the fork server imports, once for all trials. A trial's first optimiser would
-# import torch._dynamo, which takes a second.
-FOR_TRIALS = (*FOR_WORKERS, "es.sweep", "es.train", "es.sweeps.trial", "tyro", "torch._dynamo")
+# The modules that the fork server imports, once for all trials.
+FOR_TRIALS = (*FOR_WORKERS, "es.sweep", "es.train", "es.sweeps.trial", "tyro")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -201,7 +201,7 @@ class Trainer:
         batch, spread = self.setup.vbn_batch, self.strategy.spread
         return Checkpoint(
             parameters=unflatten(self.setup.network, self.strategy.theta),
-            optimizer=copy.deepcopy(self.strategy.optimizer.moments()),
+            optimizer=copy.deepcopy(self.strategy.optimizer.moments),
             counters=self.counters,
             settings=self.config.saved(),
             environment=self.setup.environment,

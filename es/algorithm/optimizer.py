@@ -1,39 +1,17 @@
 """torch's optimisers on the flat parameter vector, and learning rate schedules."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from es.noise import FloatArray
 
 CLIPUP_MOMENTUM = 0.9
-
-
-class ClipUp(torch.optim.Optimizer):
-    """ClipUp (Toklu et al. 2020, algorithm 1): each gradient counts by its direction alone.
-
-    lr: the length that a gradient adds to the velocity. max_speed: the longest velocity, which is
-    the step.
-    """
-
-    def __init__(self, params: Any, *, max_speed: float, weight_decay: float, lr: float = 1e-3):
-        defaults = {"max_speed": max_speed, "weight_decay": weight_decay, "lr": lr}
-        super().__init__(params, defaults)
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Change the parameters in place; closure is not used."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                gradient = parameter.grad + group["weight_decay"] * parameter
-                state = self.state[parameter]
-                velocity = state.setdefault("velocity", torch.zeros_like(parameter))
-                velocity.mul_(CLIPUP_MOMENTUM).sub_(gradient, alpha=group["lr"] / length(gradient))
-                velocity.mul_(min(1.0, group["max_speed"] / max(length(velocity), 1e-30)))
-                parameter.add_(velocity)
+ADAM = ("step", "exp_avg", "exp_avg_sq")
+MOMENTS = {"sgd": ("momentum_buffer",), "clipup": ("velocity",), "adam": ADAM, "adamw": ADAM}
 
 
 def length(vector: FloatArray | torch.Tensor) -> float:
@@ -46,7 +24,11 @@ class Optimizer:
 
     name: sgd, adam, adamw or clipup. max_speed: the longest step of clipup. weight_decay: an L2
     term in the gradient, as in Salimans et al. (2017, section 2.1); decoupled from it under adamw.
+
+    moments: the optimiser's state by torch's names; {} before the first step.
     """
+
+    # The classes of torch.optim import torch's compiler, which takes longer than a short run.
 
     def __init__(
         self,
@@ -57,42 +39,54 @@ class Optimizer:
         max_speed: float | None,
         weight_decay: float,
     ) -> None:
-        self._parameter = parameter
-        self._torch: torch.optim.Optimizer
-        if name == "sgd":
-            self._torch = torch.optim.SGD([parameter], momentum=momentum, weight_decay=weight_decay)
-            self._names = {"momentum_buffer"} if momentum else set()
-        elif name == "clipup":
-            assert max_speed is not None
-            self._torch = ClipUp([parameter], max_speed=max_speed, weight_decay=weight_decay)
-            self._names = {"velocity"}
-        else:
-            kind = torch.optim.Adam if name == "adam" else torch.optim.AdamW
-            self._torch = kind([parameter], weight_decay=weight_decay)
-            self._names = {"step", "exp_avg", "exp_avg_sq"}
+        self._name, self._parameter, self._max_speed = name, parameter, max_speed
+        self._momentum, self._weight_decay = momentum, weight_decay
+        self._names = () if name == "sgd" and not momentum else MOMENTS[name]
+        self.moments: dict[str, torch.Tensor] = {}
 
-    def set_lr(self, lr: float) -> None:
-        """Set the learning rate of the next steps."""
-        for group in self._torch.param_groups:
-            group["lr"] = lr
-
-    def step(self, gradient: torch.Tensor) -> None:
+    def step(self, gradient: torch.Tensor, lr: float) -> None:
         """Change the parameter in place."""
-        self._parameter.grad = -gradient
-        self._torch.step()
+        downhill, decay = -gradient, self._weight_decay
+        if not self.moments:
+            zeros = {name: torch.zeros_like(self._parameter) for name in self._names}
+            self.moments = zeros | ({"step": torch.tensor(0.0)} if "step" in zeros else {})
+        parameter = [self._parameter]
+        if self._name == "clipup":
+            self._clipup(downhill, lr)
+        elif self._name == "sgd":
+            sgd(
+                parameter, [downhill], [self.moments.get("momentum_buffer")], lr=lr,
+                momentum=self._momentum, weight_decay=decay, dampening=0, nesterov=False,
+                maximize=False,
+            )  # fmt: skip
+        else:
+            step, first, second = ([self.moments[name]] for name in ADAM)
+            adam(
+                parameter, [downhill], first, second, [], step, lr=lr, beta1=0.9, beta2=0.999,
+                eps=1e-8, weight_decay=decay, decoupled_weight_decay=self._name == "adamw",
+                amsgrad=False, maximize=False,
+            )  # fmt: skip
+
+    def _clipup(self, downhill: torch.Tensor, lr: float) -> None:
+        """Step by ClipUp (Toklu et al. 2020, algorithm 1): a gradient counts by its direction.
+
+        lr: the length that the gradient adds to the velocity, which is the step.
+        """
+        assert self._max_speed is not None
+        velocity = self.moments["velocity"]
+        gradient = downhill + self._weight_decay * self._parameter
+        velocity.mul_(CLIPUP_MOMENTUM).sub_(gradient, alpha=lr / length(gradient))
+        velocity.mul_(min(1.0, self._max_speed / max(length(velocity), 1e-30)))
+        self._parameter.add_(velocity)
 
     def finite(self) -> bool:
         """Return whether the parameter and the moments are finite."""
-        tensors = [self._parameter, *self.moments().values()]
+        tensors = [self._parameter, *self.moments.values()]
         return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
-    def moments(self) -> dict[str, torch.Tensor]:
-        """Return the optimiser's state by torch's names; {} before the first step."""
-        return self._torch.state_dict()["state"].get(0, {})
-
     def load(self, moments: dict[str, torch.Tensor]) -> None:
-        """Continue with these moments; raise ValueError unless they fit."""
-        if moments and set(moments) != self._names:
+        """Continue with copies of these moments; raise ValueError unless they fit."""
+        if moments and set(moments) != {*self._names}:
             raise ValueError(f"the optimiser's state holds {sorted(moments)}")
         for name, value in moments.items():
             shape = () if name == "step" else self._parameter.shape
@@ -101,8 +95,7 @@ class Optimizer:
                 raise ValueError(f"the optimiser's {name} is not of this network's shape")
             if not (torch.isfinite(value) & (value >= least)).all():
                 raise ValueError(f"the optimiser's {name} is out of range")
-        state = {0: moments} if moments else {}
-        self._torch.load_state_dict({**self._torch.state_dict(), "state": state})
+        self.moments = {name: moments[name].clone() for name in self._names if moments}
 
 
 def scheduled(schedule: str, update: int, updates: int) -> float:

@@ -100,9 +100,8 @@ class Strategy:
             norm = length(gradient)
         if not (math.isfinite(norm) and lr <= MAX_LR):
             raise RunError(f"no step is possible: gradient norm {norm:g}, learning rate {lr:g}")
-        self.optimizer.set_lr(lr)
         if norm > 0:
-            self.optimizer.step(torch.from_numpy(gradient))
+            self.optimizer.step(torch.from_numpy(gradient), lr)
             if not self.optimizer.finite():
                 raise RunError(
                     "parameters or optimiser are no longer finite: --lr, or the scale of the "

@@ -9,7 +9,7 @@ import ale_py
 import gymnasium
 import numpy as np
 
-from es.environments.images import OBSERVATIONS, PLAY_FIELD
+from es.environments.images import OBSERVATIONS, PLAY_FIELD, PreprocessImage
 from es.environments.screens import FieldView
 from es.noise import FloatArray
 
@@ -20,6 +20,11 @@ NUMBER = struct.Struct("<I")  # as a saved state holds one
 def is_bare(env: gymnasium.Env) -> bool:
     """Return whether this is an emulator without wrappers that takes single actions."""
     return type(env) is ale_py.AtariEnv and isinstance(env.action_space, gymnasium.spaces.Discrete)
+
+
+def as_images(env: gymnasium.Env) -> gymnasium.Env:
+    """Return an image environment with the images that the network sees: (1, 42, 42) float32."""
+    return AtariImages(cast(ale_py.AtariEnv, env)) if is_bare(env) else PreprocessImage(env)
 
 
 class Opening:

@@ -6,6 +6,7 @@ process that imports the kernels compiles them.
 
 import fcntl
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -16,14 +17,15 @@ import numba
 from numba.core.caching import UserWideCacheLocator
 from numba.misc.appdirs import AppDirs
 
+from es.kernels import TELL
+
 NUMBA: Any = numba.config
 CACHE = Path(
     NUMBA.CACHE_DIR or AppDirs(appname="numba", appauthor=False).user_cache_dir, "es-kernels"
 )
-SLOW = 1.0  # seconds after which `notify` is called
+SLOW = 1.0  # seconds after which the user is told
 PATIENCE = 20.0  # seconds to wait for others, who may be suspended; the lock only saves work
 
-notify: Callable[[str], None] | None = None  # shows a line to the user
 _seconds = 0.0
 
 
@@ -104,8 +106,10 @@ def _locked(file: BinaryIO) -> bool:
 
 
 def _spend(seconds: float) -> None:
-    """Add to the seconds spent on compiling; notify the user once if they are many."""
+    """Add to the seconds spent on compiling; tell the user once if they are many."""
     global _seconds
     before, _seconds = _seconds, _seconds + seconds
-    if before < SLOW <= _seconds and notify:
-        notify("Compiling the policies' inner loops, which a cache keeps for later runs ...")
+    if before < SLOW <= _seconds and os.environ.get(TELL):
+        with suppress(OSError):
+            text = "Compiling the policies' inner loops, which a cache keeps for later runs ..."
+            print(text, flush=True)

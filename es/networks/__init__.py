@@ -1,20 +1,26 @@
 """The compiled actors that play the networks of `es.model`."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from es.networks.convlstm import ConvLSTMActor
-from es.networks.mlp import MLPActor
 from es.noise import FloatArray
+
+if TYPE_CHECKING:  # their kernels take a while to load, and a master with workers has no actor
+    from es.networks.convlstm import ConvLSTMActor
+    from es.networks.mlp import MLPActor
 
 
 def make_actor(
     network: Mapping[str, Any], vbn_batch: FloatArray | None = None
-) -> MLPActor | ConvLSTMActor:
+) -> "MLPActor | ConvLSTMActor":
     """Make the actor of the described network.
 
     vbn_batch: (N, 1, 42, 42) float32, for virtual batch normalisation.
     """
     if network["kind"] == "mlp":
+        from es.networks.mlp import MLPActor
+
         return MLPActor(network)
+    from es.networks.convlstm import ConvLSTMActor
+
     return ConvLSTMActor(network, vbn_batch)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-import torch
 from torch import multiprocessing
 
 from es.rollouts.interface import FAILURES, Progress, counted, failed
@@ -54,10 +53,10 @@ class WorkerPool:
         with sharing_memory():
             self._shared = Shared(
                 self._queue.reader,
-                torch.zeros(size).share_memory_(),
+                context.RawArray(ctypes.c_float, size),
                 context.RawValue(ctypes.c_double),
                 context.RawArray(ctypes.c_double, 2 * inputs),
-                torch.zeros(size if spread else 0).share_memory_(),
+                context.RawArray(ctypes.c_float, size if spread else 0),
                 context.RawArray(ctypes.c_longlong, [IDLE] * count),
                 context.RawArray(ctypes.c_double, count),
             )

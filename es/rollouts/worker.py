@@ -9,7 +9,6 @@ from multiprocessing import connection
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from es.errors import episode_trace, in_short
 from es.program import end_children, lasting_threads
@@ -47,26 +46,27 @@ class Parting(NamedTuple):
 class Shared(NamedTuple):
     """What the master and all workers share.
 
-    tasks: the readable end of the queue. theta, (P,) float32, sigma, statistics, (2 * inputs,)
+    tasks: the readable end of the queue. theta, (P,) floats, sigma, statistics, (2 * inputs,)
     doubles, and spread, like theta or empty: the current snapshot. playing: for each worker the
     index of the task that it plays, or IDLE. since: the time.monotonic at which it took that task.
     """
 
     tasks: connection.Connection
-    theta: torch.Tensor
+    theta: Any
     sigma: Any
     statistics: Any
-    spread: torch.Tensor
+    spread: Any
     playing: Any
     since: Any
 
     def snapshot(self) -> Snapshot:
         """Return the current snapshot, whose arrays are views of the shared memory."""
-        statistics = None
+        statistics = spread = None
         if len(self.statistics):
-            statistics = np.frombuffer(memoryview(self.statistics)).reshape(2, -1)
-        spread = self.spread.numpy() if len(self.spread) else None
-        return Snapshot(self.theta.numpy(), self.sigma.value, statistics, spread)
+            statistics = np.frombuffer(self.statistics).reshape(2, -1)
+        if len(self.spread):
+            spread = np.frombuffer(self.spread, np.float32)
+        return Snapshot(np.frombuffer(self.theta, np.float32), self.sigma.value, statistics, spread)
 
     def publish(self, snapshot: Snapshot) -> None:
         """Make a snapshot the current one."""

@@ -2,11 +2,13 @@
 
 import copy
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+from es.algorithm.optimizer import Optimizer
 from es.algorithm.strategy import Strategy
 from tests.algorithm.test_strategy import SIZE, theta
 from tests.conftest import same
@@ -63,6 +65,29 @@ def test_clipup_against_its_formula():
     assert max(speeds) == pytest.approx(0.04)
 
 
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("sgd", partial(torch.optim.SGD, weight_decay=0.1)),
+        ("sgd", partial(torch.optim.SGD, momentum=0.9, weight_decay=0.1)),
+        ("adam", partial(torch.optim.Adam, weight_decay=0.1)),
+        ("adamw", partial(torch.optim.AdamW, weight_decay=0.1)),
+    ],
+)
+def test_steps_are_those_of_the_classes_of_torch_to_the_bit(name, make):
+    ours, theirs = (torch.from_numpy(theta()) for _ in range(2))
+    reference = make([theirs], lr=0.02)
+    momentum = reference.defaults.get("momentum", 0.0)
+    optimizer = Optimizer(name, ours, momentum=momentum, max_speed=None, weight_decay=0.1)
+    for update in range(5):
+        gradient = torch.from_numpy(np.random.default_rng(update).standard_normal(SIZE, np.float32))
+        optimizer.step(gradient, 0.02)
+        theirs.grad = -gradient
+        reference.step()
+    assert torch.equal(ours, theirs)
+    assert same(optimizer.moments, reference.state_dict()["state"].get(0, {}))
+
+
 def test_schedules_and_decay_of_the_learning_rate():
     for schedule, factors in (
         ("constant", [1, 1, 1, 1, 1]),
@@ -94,7 +119,7 @@ def test_schedules_and_decay_of_the_learning_rate():
 def test_load_optimizer_refuses_moments_that_do_not_fit(change):
     adam = Strategy(theta(), n=4, sigma=0.1, lr=0.1, optimizer_name="adam")
     adam.tell([1.0, 2.0, 3.0, 4.0])
-    moments = copy.deepcopy(adam.optimizer.moments())
+    moments = copy.deepcopy(adam.optimizer.moments)
     adam.optimizer.load(moments)
     change(moments)
     with pytest.raises(ValueError, match="optimiser"):
@@ -106,8 +131,8 @@ def test_the_momentum_of_sgd_is_a_moment_too():
         Strategy(theta(), n=4, sigma=0.1, lr=0.1, momentum=0.9, seed=seed) for seed in (1, 2)
     )
     first.tell([1.0, 2.0, 3.0, 4.0])
-    second.optimizer.load(copy.deepcopy(first.optimizer.moments()))
-    assert same(first.optimizer.moments(), second.optimizer.moments())
+    second.optimizer.load(copy.deepcopy(first.optimizer.moments))
+    assert same(first.optimizer.moments, second.optimizer.moments)
     plain = Strategy(theta(), n=4, sigma=0.1, lr=0.1)
     with pytest.raises(ValueError, match="optimiser"):
-        plain.optimizer.load(first.optimizer.moments())
+        plain.optimizer.load(first.optimizer.moments)

@@ -192,11 +192,11 @@ def test_a_batch_without_signal_changes_nothing_but_the_count(optimizer):
     )
     strategy.tell([1.0, 2.0, 3.0, 4.0])  # gives Adam a momentum that could move theta
     before = strategy.theta.copy()
-    moments = copy.deepcopy(strategy.optimizer.moments())
+    moments = copy.deepcopy(strategy.optimizer.moments)
     for returns in ([0.1] * 4, [1.0, 1.0, 7.0, 7.0]):
         assert strategy.tell(returns) == 0
         assert np.array_equal(strategy.theta, before)
-    assert same(strategy.optimizer.moments(), moments)
+    assert same(strategy.optimizer.moments, moments)
     assert strategy.update == 3
     assert strategy.lr == pytest.approx(0.1 * 0.5**3)
 
