@@ -14,6 +14,7 @@ from es.errors import in_one_line
 from es.interrupts import Interrupts
 from es.kernels import TELL
 from es.program import FOR_WORKERS, execute, search_last
+from es.reports import one_shot
 from es.rollouts.processes import PRELOAD, limit_threads, start_forkserver
 
 if TYPE_CHECKING:  # worker processes import this file, so it must import nothing heavy
@@ -49,7 +50,10 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         _say(_beginning(config))  # at once: what follows takes seconds
     if not config.test and config.workers != 0 and config.ray is None:
         os.environ[PRELOAD] = config.env_name
-        start_forkserver(FOR_WORKERS)  # it imports them while this process imports the same
+        start_forkserver(FOR_WORKERS)  # it imports them while this process imports torch
+    if not config.test:
+        with suppress(OSError):  # then the picture is drawn later
+            one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
     from es.runs.restored import checkpoints_in, restore
 
     def parse(own: dict[str, Any]) -> Config:

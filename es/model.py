@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from es.networks.actions import count_outputs
+from es.networks import count_outputs
 from es.noise import FloatArray
 
 torch.set_num_threads(1)  # workers use all cores, and rounding is the same everywhere

@@ -1,5 +1,6 @@
 """The compiled actors that play the networks of `es.model`."""
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,15 @@ from es.noise import FloatArray
 if TYPE_CHECKING:  # their kernels take a while to load, and a master with workers has no actor
     from es.networks.convlstm import ConvLSTMActor
     from es.networks.mlp import MLPActor
+
+
+def count_outputs(actions: Mapping[str, Any]) -> int:
+    """Return how many outputs a network needs to choose the described actions."""
+    if actions["kind"] == "discrete":
+        return actions["n"]
+    if actions["kind"] == "multi-discrete":
+        return sum(actions["counts"])
+    return math.prod(actions["shape"]) * (actions.get("bins") or 1)
 
 
 def make_actor(

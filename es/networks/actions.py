@@ -3,7 +3,6 @@
 Plain dicts with a "kind", which `es.environments.spaces` makes, describe action spaces.
 """
 
-import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,15 +16,6 @@ from es.noise import FloatArray, action_noise, action_samples
 
 NoiseSeeds = tuple[int, int] | None
 Integers = npt.NDArray[np.int64]
-
-
-def count_outputs(actions: Mapping[str, Any]) -> int:
-    """Return how many outputs a network needs to choose the described actions."""
-    if actions["kind"] == "discrete":
-        return actions["n"]
-    if actions["kind"] == "multi-discrete":
-        return sum(actions["counts"])
-    return math.prod(actions["shape"]) * (actions.get("bins") or 1)
 
 
 def make_decoder(actions: Mapping[str, Any], outputs: FloatArray) -> Callable[[int], Any]:

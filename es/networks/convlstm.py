@@ -8,7 +8,8 @@ import numpy as np
 from es.kernels import convolutions, layers, packing
 from es.kernels.convolutions import CHANNELS
 from es.kernels.packing import aligned, packed_size, whole_panels
-from es.networks.actions import Box, NoiseSeeds, Sampler, count_outputs, make_decoder
+from es.networks import count_outputs
+from es.networks.actions import Box, NoiseSeeds, Sampler, make_decoder
 from es.noise import DoubleArray, FloatArray
 
 SIZES = (42, 21, 11, 6, 3)  # of the image's sides, before and after each convolution

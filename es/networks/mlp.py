@@ -10,7 +10,8 @@ import numpy as np
 from es.errors import MisfitError
 from es.kernels.layers import ACTIVATIONS, mlp, normalized_mlp
 from es.kernels.packing import aligned, pack_dense, packed_size, whole_panels
-from es.networks.actions import Box, NoiseSeeds, Sampler, count_outputs, make_decoder
+from es.networks import count_outputs
+from es.networks.actions import Box, NoiseSeeds, Sampler, make_decoder
 from es.noise import DoubleArray, FloatArray
 
 

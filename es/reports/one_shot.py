@@ -1,8 +1,12 @@
 """Run a module of the project beside a run, in a process of its own at the lowest priority.
 
-That process executes this file, which runs the module as `python -m` does.
+That process executes this file: it imports what its arguments name, reads the module and its
+arguments, a line of JSON, from its standard input, and runs that as `python -m` does.
 """
 
+import atexit
+import importlib
+import json
 import os
 import runpy
 import subprocess
@@ -12,18 +16,38 @@ from typing import IO
 
 from es.rollouts.processes import importing_variables
 
+_prepared: list[subprocess.Popen[bytes]] = []
+
+
+def prepare(*imports: str) -> None:
+    """Start a process that imports these modules, for the next `start`; raise OSError."""
+    process = _start(imports)
+    _prepared.append(process)
+    atexit.register(process.kill)
+
 
 def start(
     module: str, *arguments: str, errors: int | IO[bytes] = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
-    """Start `python -m MODULE ARGUMENTS`; raise OSError.
+    """Start `python -m MODULE ARGUMENTS`, in the prepared process if there is one; raise OSError.
 
     The process ends with this one, or when its standard input is closed. errors: where its
     standard error goes.
     """
+    usable = _prepared and errors == subprocess.DEVNULL and _prepared[-1].poll() is None
+    process = _prepared.pop() if usable else _start((), errors)
+    assert process.stdin is not None
+    process.stdin.write(json.dumps([module, *arguments]).encode() + b"\n")
+    process.stdin.flush()
+    return process
+
+
+def _start(
+    imports: tuple[str, ...], errors: int | IO[bytes] = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         # -P: do not import from the current folder, where a user's files may have the same names.
-        [sys.executable, "-P", "-m", __name__, module, *arguments],
+        [sys.executable, "-P", "-m", __name__, *imports],
         env=os.environ | importing_variables(),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -33,12 +57,15 @@ def start(
 
 
 def _end_with_master() -> None:
-    os.read(0, 1)  # the master writes nothing, so this returns when the pipe is closed
+    os.read(0, 1)  # the master writes no more, so this returns when the pipe is closed
     os._exit(1)
 
 
 if __name__ == "__main__":
     os.nice(19)
-    threading.Thread(target=_end_with_master, daemon=True).start()
-    del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    if line := sys.stdin.buffer.readline():
+        threading.Thread(target=_end_with_master, daemon=True).start()
+        sys.argv[:] = json.loads(line)
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from es.environments.spaces import describe_actions
-from es.networks.actions import Box, Sampler, count_outputs, make_decoder
+from es.networks import count_outputs
+from es.networks.actions import Box, Sampler, make_decoder
 from es.noise import action_noise
 from tests.networks.descriptions import box, discrete
 
