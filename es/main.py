@@ -14,7 +14,7 @@ from es.errors import in_one_line
 from es.interrupts import Interrupts
 from es.kernels import TELL
 from es.program import FOR_WORKERS, execute, search_last
-from es.reports import one_shot
+from es.reports import NO_CURVE, one_shot
 from es.rollouts.processes import PRELOAD, limit_threads, start_forkserver
 
 if TYPE_CHECKING:  # worker processes import this file, so it must import nothing heavy
@@ -51,7 +51,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     if not config.test and config.workers != 0 and config.ray is None:
         os.environ[PRELOAD] = config.env_name
         start_forkserver(FOR_WORKERS)  # it imports them while this process imports torch
-    if not config.test:
+    if not config.test and not os.environ.get(NO_CURVE):
         with suppress(OSError):  # then the picture is drawn later
             one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
     from es.runs.restored import checkpoints_in, restore

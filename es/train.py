@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack
 from functools import partial
 
+import numpy as np
 import torch
 
 from es.algorithm.episode_limit import adaptive_cap, variable_cap
@@ -29,7 +30,7 @@ from es.reports.record import (
 from es.reports.terminal import Terminal
 from es.runs import directory as rundir
 from es.runs import finish
-from es.runs.checkpoint import Checkpoint
+from es.runs.checkpoint import RECENT, Checkpoint
 from es.runs.evaluator import Evaluator
 from es.runs.restored import Restored
 from es.runs.start import Run, start_run
@@ -100,13 +101,14 @@ class Trainer:
         strategy, cap = self.strategy, self.counters.max_episode_length
         lr, sigma, norm = strategy.scheduled_lr(), strategy.sigma, 0.0
         results, population = self.evaluator.play_perturbations(cap)
-        self.solved = self.evaluator.reach_target(population.unperturbed, strategy.update)
+        recent = [*self.counters.recent, population.unperturbed][-RECENT:]
+        self.solved = self.evaluator.reach_target(recent, strategy.update)
         evaluation = self._evaluation()
         if not self.solved:
             norm = strategy.tell(population.fitness)
             if self.normalizer:
                 self.normalizer.merge(results)
-        self._count(population)
+        self._count(population, recent)
         files = self._save(population.unperturbed)
         record = Record(
             *self.counters[:4],  # update, episodes, frames, wall_seconds
@@ -148,7 +150,7 @@ class Trainer:
             return None
         return describe_evaluation(self.counters, last.returns)
 
-    def _count(self, population: Population) -> None:
+    def _count(self, population: Population, recent: list[float]) -> None:
         counters, lengths = self.counters, population.lengths
         episodes, frames = counters.episodes + len(lengths), counters.frames + sum(lengths)
         cap, most = counters.max_episode_length, self.config.max_episode_length
@@ -164,6 +166,7 @@ class Trainer:
             max_episode_length=cap,
             lr=self.strategy.lr,
             sigma=self.strategy.sigma,
+            recent=recent if np.isfinite(recent).all() else [],
         )
 
     def _save(self, score: float) -> dict[str, Checkpoint]:

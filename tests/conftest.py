@@ -27,7 +27,7 @@ import es.kernels.convolutions
 import es.kernels.images
 import es.kernels.packing  # noqa: F401
 from es.main import main
-from es.reports.learning_curve import NO_CURVE
+from es.reports import NO_CURVE
 from es.rollouts.pool import WorkerPool
 from es.rollouts.rollout import Recipe
 from es.runs.checkpoint import Checkpoint, load

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from es.noise import DoubleArray
-from es.reports import plotting
+from es.reports import NO_CURVE, plotting
 from es.reports.one_shot import start
 from es.reports.tables import Table, read_progress, running_mean, smoothing_window
 from es.runs.directory import CURVE, PROGRESS
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REDRAW_SECONDS = 10.0
-NO_CURVE = "ES_NO_CURVE"  # set to draw nothing: a picture takes longer than a short run
 
 
 class CurvePainter:

@@ -21,7 +21,7 @@ from rich.text import Text
 from es.errors import in_one_line
 from es.noise import DoubleArray
 from es.reports.record import Record
-from es.runs.checkpoint import Counters
+from es.runs.checkpoint import RECENT, Counters
 
 LONGEST_BAR, LONGEST_CURVE = 40, 60
 LARGEST = 1e300  # smaller returns have finite differences
@@ -177,7 +177,7 @@ def _goal(returns: DoubleArray, target: float) -> tuple[float, str]:
     """Return the share of the way from the first return to the target, and words."""
     if not returns.size:
         return 0.0, _number(target)
-    first, last, share = returns[0], returns[-1], 1.0
+    first, last, share = returns[0], float(returns[-RECENT:].mean()), 1.0
     if last < target:
         share = (last - first) / (target - first) if first < last else 0.0
     return share, f"{_number(last)} of {_number(target)}"

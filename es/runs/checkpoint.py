@@ -32,6 +32,7 @@ VALUES = (  # as JSON
 History = dict[str, dict[str, Any]]
 SOLVED = {"target", "mean", "std", "second_mean"}
 FRAME = torch.Size((1, 42, 42))
+RECENT = 3  # unperturbed returns whose mean has to reach the target before it is asked for
 MOST_BYTES = 2**31  # room for a hundred million parameters with two moments
 MOST_COUNTED = 2**62
 
@@ -42,7 +43,7 @@ class Counters(NamedTuple):
     episodes and frames count perturbed rollouts only. max_episode_length: the current cap of
     training episodes. best_score: of best.safetensors (None: there is none yet). lr (before its
     schedule) and sigma: of the next update. evaluated: the update after which --eval-every last
-    evaluated.
+    evaluated. recent: the last unperturbed returns, RECENT at most, if they are finite.
     """
 
     update: int
@@ -54,6 +55,7 @@ class Counters(NamedTuple):
     lr: float
     sigma: float
     evaluated: int = 0
+    recent: list[float] = []  # noqa: RUF012 (never changed)
 
 
 class Checkpoint(NamedTuple):
@@ -189,7 +191,8 @@ def _require_sound(checkpoint: Checkpoint) -> None:
     """Raise ValueError for values that have the right types, but occur in no run."""
     counters, settings = checkpoint.counters, checkpoint.settings
     solved, batch, spread = checkpoint.solved, checkpoint.vbn_batch, checkpoint.spread
-    numbers = [number for number in counters._replace(best_score=None) if number is not None]
+    returns = {"best_score", "recent"}
+    numbers = [number for name, number in counters._asdict().items() if name not in returns]
     largest = max(number for number in numbers if isinstance(number, int))
     sound = counters.max_episode_length and counters.lr and 1e-30 <= counters.sigma <= 1e30
     if not sound or min(numbers) < 0 or largest >= MOST_COUNTED:

@@ -20,6 +20,8 @@ from es.rollouts.rollout import (
 )
 from es.runs.start import Run
 
+SHARE, LEAST = 5, 5  # of an evaluation: a fifth of its episodes, at least 5, may show that it fails
+
 
 class Evaluation(NamedTuple):
     """The returns of the policy after `update` updates, their mean and standard deviation."""
@@ -77,38 +79,52 @@ class Evaluator:
             self.last = self._evaluate(update, "evaluation", 0)
         return self.last
 
-    def _evaluate(self, update: int, name: str, first: int) -> Evaluation:
-        """Play --eval-episodes episodes, of which `first` is the first."""
-        config = self._run.config
-        episodes = first + config.eval_episodes
-        tasks = evaluation_tasks(
-            self._run.strategy.seed, update, episodes, config.max_episode_length
-        )[first:]
-        name = f"{name} after {counted(update, 'update')}"
-        returns = [result.episode_return for result in self._play(tasks, name)]
-        mean, std = mean_and_std(returns)
+    def _evaluate(
+        self, update: int, name: str, first: int, target: float = -math.inf
+    ) -> Evaluation:
+        """Play --eval-episodes episodes, of which `first` is the first.
+
+        Stop early if some of them show that the mean will not reach the target.
+        """
+        config, seed = self._run.config, self._run.strategy.seed
+        count = config.eval_episodes
+        tasks = evaluation_tasks(seed, update, first + count, config.max_episode_length)[first:]
+        name, few = f"{name} after {counted(update, 'update')}", max(LEAST, count // SHARE)
+        parts = (tasks,) if target == -math.inf else (tasks[:few], tasks[few:])
+        returns: list[float] = []
+        for part in parts:
+            returns += [result.episode_return for result in self._play(part, name)]
+            mean, std = mean_and_std(returns)
+            # By chance, a mean strays from the true one by more than this once in twenty times.
+            if len(returns) == count or mean + 2 * std / math.sqrt(few - 1) < target:
+                break
+        played = "" if len(returns) == count else f"the first {len(returns)} of "
         self._run.monitor.console.say(
             f"{name[0].upper()}{name[1:]}: mean {mean:.2f}, standard deviation {std:.2f} "
-            f"over {counted(len(returns), 'fresh episode')}\n"
+            f"over {played}{counted(count, 'fresh episode')}\n"
         )
         return Evaluation(update, returns, mean, std)
 
-    def reach_target(self, score: float, update: int) -> dict[str, float] | None:
+    def reach_target(self, recent: Sequence[float], update: int) -> dict[str, float] | None:
         """Return the evaluation in which the policy reaches --target-return, or None.
 
         A second one has to confirm the first, which may be lucky if it is asked again and again.
-        score: the unperturbed return; if it is below the target, nothing is played.
+        recent: unperturbed returns; if their mean is below the target, nothing is played.
         """
-        target = self._run.config.target_return
-        if target is None or not score >= target:  # the score may be NaN
+        config, last = self._run.config, self.last
+        target, count = config.target_return, config.eval_episodes
+        if target is None or not sum(recent) / len(recent) >= target:  # one may be NaN
             return None
-        _, _, mean, std = self.evaluate(update)
-        if not target <= mean < math.inf:
+        if last is None or last.update != update:
+            last = self._evaluate(update, "evaluation", 0, target)
+            if len(last.returns) == count:
+                self.last = last
+        if not target <= last.mean < math.inf:
             return None
-        second = self._evaluate(update, "second evaluation", self._run.config.eval_episodes)
+        second = self._evaluate(update, "second evaluation", count, target)
         if not target <= second.mean < math.inf:
             return None
-        return {"target": target, "mean": mean, "std": std, "second_mean": second.mean}
+        return {"target": target, "mean": last.mean, "std": last.std, "second_mean": second.mean}
 
     def speed(self) -> float:
         """Return the steps per second of all episodes since the last call."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from es.errors import in_short
 from es.interrupts import Interrupts
 from es.program import execute, leave
-from es.reports.learning_curve import NO_CURVE
+from es.reports import NO_CURVE
 from es.rollouts.processes import TERMINAL_SIGNALS, end_with_parent
 from es.runs.directory import write_text
 

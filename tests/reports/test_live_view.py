@@ -97,12 +97,13 @@ def test_the_view_fits_on_every_terminal(show, name, size, console):
 
 
 def test_the_way_to_the_goal_begins_with_the_first_return(show):
+    """And ends with the mean of three, by which the target is asked for."""
     for first, value, percent in (
         (5.0, 25.0, 50), (5.0, 5.0, 0), (5.0, 1.0, 0), (5.0, 44.9, 99), (5.0, 45.0, 100),
         (50.0, 46.0, 100), (50.0, 44.0, 0),
     ):  # fmt: skip
-        update = TENTH._replace(unperturbed_return=value)
-        goal = line(show(update, returns=(math.nan, first), target=45.0), "goal ")
+        update, before = TENTH._replace(unperturbed_return=value - 3), (value + 2, value + 1)
+        goal = line(show(update, returns=(math.nan, first, *before), target=45.0), "goal ")
         assert goal.endswith(f" {percent}% {value:.2f} of 45.00")
     assert line(show(target=45.0), "goal ").endswith(" 0% 45.00")
 
