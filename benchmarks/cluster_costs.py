@@ -22,7 +22,8 @@ from es.model import unflatten
 from es.noise import draw
 from es.policy import describe
 from es.reports.record import describe_population
-from es.rollouts.rollout import UNPERTURBED, Player, Result, Snapshot, Task, training_tasks
+from es.rollouts.player import Player
+from es.rollouts.rollout import UNPERTURBED, Result, Snapshot, Task, training_tasks
 from es.runs.checkpoint import Checkpoint, load
 from es.runs.restored import restored_normalizer, settings_of
 

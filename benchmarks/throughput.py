@@ -27,8 +27,9 @@ from es.envs import make_env
 from es.model import make_module, unflatten
 from es.policy import describe
 from es.rollouts.in_process import InProcessPool
+from es.rollouts.player import Player
 from es.rollouts.processes import cores, limit_threads
-from es.rollouts.rollout import UNPERTURBED, Player, Snapshot, Task, training_tasks
+from es.rollouts.rollout import UNPERTURBED, Snapshot, Task, training_tasks
 from es.runs.setup import Setup
 
 HEADER = """\

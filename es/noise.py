@@ -142,22 +142,20 @@ def _tree(part: Callable[[int], FloatArray], numbers: range) -> FloatArray:
 
 def perturb(
     theta: FloatArray,
-    seed: int,
-    sign: int,
-    sigma: float,
+    noise: FloatArray,
+    scale: float,
     out: FloatArray,
-    fraction: float = 1.0,
     spread: FloatArray | None = None,
 ) -> FloatArray:
-    """Fill out, (P,) float32, with theta + sign * sigma * spread * noise, and return it.
+    """Fill out, (P,) float32, with theta + scale * spread * noise, and return it.
 
-    sign may be 0. spread: (P,), each parameter's sigma relative to the common one; None: 1.
+    scale: a sign, which may be 0, times sigma. spread: (P,), each parameter's sigma relative to the
+    common one; None: 1.
     """
-    if sign == 0:
+    if scale == 0:
         np.copyto(out, theta)
         return out
-    draw(seed, out, fraction)
-    out *= np.float32(sign * sigma)
+    np.multiply(noise, np.float32(scale), out=out)
     if spread is not None:
         out *= spread
     out += theta

@@ -109,6 +109,8 @@ class Trainer:
             if self.normalizer:
                 self.normalizer.merge(results)
         self._count(population, recent)
+        if not (self.solved or finish.pausing(self.config, self.counters)):
+            self.evaluator.prepare(self.counters.max_episode_length)
         files = self._save(population.unperturbed)
         record = Record(
             *self.counters[:4],  # update, episodes, frames, wall_seconds

@@ -106,6 +106,9 @@ class RayPool:
                 progress(len(results))
         return [results[task.index] for task in tasks]
 
+    def prepare(self, snapshot: Snapshot, tasks: Sequence[Task]) -> None:
+        """Do nothing: the nodes get all tasks of a batch at once."""
+
     def sum_noise(self, weights: Weights, size: int, fraction: float = 1.0) -> FloatArray:
         """Return `noise.weighted_sum`, to the bit, summed on the nodes if that is faster."""
         if len(weights) * size >= WORTH_SENDING:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from es.errors import episode_trace, in_short, is_the_users_wish
 from es.rollouts.interface import FAILURES, Progress, failed
-from es.rollouts.rollout import Player, Recipe, Result, Snapshot, Task, close
+from es.rollouts.player import Player
+from es.rollouts.rollout import Recipe, Result, Snapshot, Task, close
 
 
 class InProcessPool:
@@ -27,6 +28,9 @@ class InProcessPool:
             if progress:
                 progress(len(results))
         return results
+
+    def prepare(self, snapshot: Snapshot, tasks: Sequence[Task]) -> None:
+        """Do nothing: this process has other things to do."""
 
     def describe(self) -> str:
         """Return that there are no workers, for the live line."""

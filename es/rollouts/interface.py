@@ -18,6 +18,9 @@ class Pool(Protocol):
     ) -> list[Result]:
         """Return the results in task order. progress: called with the number done so far."""
 
+    def prepare(self, snapshot: Snapshot, tasks: Sequence[Task]) -> None:
+        """Begin with what the next `evaluate` will be given, if that is possible."""
+
     def describe(self) -> str:
         """Return the number of workers in words, for the live line."""
 

@@ -5,7 +5,6 @@ changes no result: an episode depends on its task alone. The parameters lie in s
 that only tasks and results are sent.
 """
 
-import ctypes
 import selectors
 import time
 from collections import Counter
@@ -22,6 +21,7 @@ from es.rollouts.worker import IDLE, Done, Shared
 from es.rollouts.worker_processes import LostWorker, WorkerProcesses, affordable_workers
 
 GATHER_SECONDS = 0.004
+ENOUGH = 4  # tasks for each worker, of which it may take two at once
 STALLED_SECONDS = 0.25  # after so long without a message, a task that no worker plays is missing
 FILES_PER_WORKER, OTHER_FILES = 4, 64
 
@@ -51,14 +51,8 @@ class WorkerPool:
         context = multiprocessing.get_context("forkserver")
         self._queue = TaskQueue(context)
         with sharing_memory():
-            self._shared = Shared(
-                self._queue.reader,
-                context.RawArray(ctypes.c_float, size),
-                context.RawValue(ctypes.c_double),
-                context.RawArray(ctypes.c_double, 2 * inputs),
-                context.RawArray(ctypes.c_float, size if spread else 0),
-                context.RawArray(ctypes.c_longlong, [IDLE] * count),
-                context.RawArray(ctypes.c_double, count),
+            self._shared = Shared.allocate(
+                context, self._queue.reader, size, inputs, spread=spread, workers=count
             )
         self._processes = WorkerProcesses(context, recipe, self._shared)
         self._timeout, self._say = timeout, say
@@ -66,7 +60,8 @@ class WorkerPool:
         self._started = time.monotonic()
         self._tasks: dict[int, Task] = {}  # by index: the batch's tasks without a result
         self._failures: Counter[int] = Counter()
-        self._missed = False  # whether a lost worker may have taken a task without noting it
+        self._missed = False  # whether a lost worker may have taken tasks without noting them
+        self._prepared: list[Task] = []
         try:
             if workers is None and count > cores():
                 self._processes.start(0)
@@ -103,14 +98,21 @@ class WorkerPool:
 
         Raise TaskError if a task fails FAILURES times, RunError if no worker can be started.
         """
-        self.begin(snapshot)
-        self.add(tasks)
+        if self._prepared != [*tasks]:
+            self.prepare(snapshot, tasks)
+        self._prepared = []
         results: dict[int, Result] = {}
         while self.unfinished:
             results |= {result.index: result for result in self.collect()}
             if results and progress:
                 progress(len(results))
         return [results[task.index] for task in tasks]
+
+    def prepare(self, snapshot: Snapshot, tasks: Sequence[Task]) -> None:
+        """Have these tasks played, which the next `evaluate` has to be given as well."""
+        self.begin(snapshot)
+        self.add(tasks)
+        self._prepared = [*tasks]
 
     def begin(self, snapshot: Snapshot) -> None:
         """Start a batch, once all tasks of the last one are finished."""
@@ -125,6 +127,7 @@ class WorkerPool:
     def add(self, tasks: Sequence[Task]) -> None:
         """Hand out tasks of the batch, after those that wait already."""
         self._tasks |= {task.index: task for task in tasks}
+        self._shared.pairs.value = len(self._tasks) >= ENOUGH * self._count
         self._hand_out(tasks)
 
     @property
@@ -204,12 +207,12 @@ class WorkerPool:
         self._hand_out([task])
 
     def _idle(self) -> bool:
-        # If all is idle, a missing result was lost with a worker: that notes a task just after
-        # taking it, and can die in between.
+        # If all is idle, a missing result was lost with a worker, which notes one task at a time,
+        # just after taking it.
         return self._queue.empty() and all(task == IDLE for task in self._shared.playing)
 
     def _replace(self, lost: LostWorker, task: Task | None) -> None:
-        self._missed |= task is None
+        self._missed = True
         free = "between episodes" if lost.worker.ready else "starting"
         doing = f"playing {task}" if task else free
         then = self._processes.replace(lost)

@@ -56,9 +56,10 @@ class TaskQueue:
         self.reader.close()
 
 
-def take(reader: Connection) -> tuple[int, Task] | None:
-    """Wait for the next task and return it with its batch, or None once the queue is closed."""
-    if not (record := os.read(reader.fileno(), RECORD.size)):
-        return None
-    batch, *task = RECORD.unpack(record)
-    return batch, Task(*task)
+def take(reader: Connection, most: int = 1) -> list[tuple[int, Task]]:
+    """Wait for tasks and return the next ones, `most` at most, with their batches.
+
+    Return none once the queue is closed.
+    """
+    records = RECORD.iter_unpack(os.read(reader.fileno(), most * RECORD.size))
+    return [(batch, Task(*task)) for batch, *task in records]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from es.errors import MisfitError, RunError, in_short, is_the_users_wish
-from es.noise import DoubleArray, FloatArray, Stream, derive_seeds, perturb, seed_shared_generators
+from es.noise import DoubleArray, FloatArray, Stream, derive_seeds, seed_shared_generators
 
 NUMBERS = frozenset((float, int, bool, np.float64, np.float32, np.int64, np.int32))  # quick to tell
 UNPERTURBED = (0, 0)  # its noise seed and sign
@@ -189,26 +189,3 @@ def close(env: Environment) -> str:
             raise
         return f"its close() raised {in_short(error)}"
     return ""
-
-
-class Player:
-    """A process's environment and actor, and the buffer for the perturbed parameters."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self.env = recipe.make_env()
-        self.actor = recipe.make_actor()
-        self._cap, self._param_fraction = recipe.cap, recipe.param_fraction
-        self._perturbed: FloatArray | None = None
-
-    def play(self, snapshot: Snapshot, task: Task) -> Result:
-        """Play a task's episode with its perturbation of the snapshot's parameters."""
-        theta, sigma, statistics, spread = snapshot
-        if self._perturbed is None:
-            self._perturbed = np.empty_like(theta)
-        perturb(
-            theta, task.noise_seed, task.sign, sigma, self._perturbed, self._param_fraction, spread
-        )
-        self.actor.bind(self._perturbed, statistics)
-        noise_seeds = (task.noise_seed, task.episode_seed) if task.sign else None
-        episode = rollout(self.env, self.actor, task.episode_seed, self._cap(task.cap), noise_seeds)
-        return Result(task.index, *episode, self.actor.observed())

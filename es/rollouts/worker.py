@@ -1,22 +1,26 @@
 """A worker process: it builds an environment and an actor, then plays tasks."""
 
+import ctypes
 import gc
 import os
 import signal
 import time
 from contextlib import suppress
 from multiprocessing import connection
-from typing import Any, NamedTuple
+from multiprocessing.context import BaseContext
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from es.errors import episode_trace, in_short
 from es.program import end_children, lasting_threads
+from es.rollouts.player import Player
 from es.rollouts.processes import TERMINAL_SIGNALS, end_with_parent
 from es.rollouts.queue import take
-from es.rollouts.rollout import Player, Recipe, Result, Snapshot, close
+from es.rollouts.rollout import Recipe, Result, Snapshot, close
 
 IDLE = -1
+SHORT = 0.002  # seconds of an episode, after which two tasks are taken at once
 
 
 class Failure(NamedTuple):
@@ -31,7 +35,7 @@ class Ready(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Sent by a worker for each task that it has played."""
+    """A list of these is sent by a worker for the tasks that it has taken."""
 
     batch: int
     result: Result
@@ -47,8 +51,9 @@ class Shared(NamedTuple):
     """What the master and all workers share.
 
     tasks: the readable end of the queue. theta, (P,) floats, sigma, statistics, (2 * inputs,)
-    doubles, and spread, like theta or empty: the current snapshot. playing: for each worker the
-    index of the task that it plays, or IDLE. since: the time.monotonic at which it took that task.
+    doubles, and spread, like theta or empty: the current snapshot. pairs: whether workers with
+    short episodes take two tasks at once. playing: for each worker the index of the task that it
+    plays, or IDLE. since: the time.monotonic at which it began that task.
     """
 
     tasks: connection.Connection
@@ -56,8 +61,32 @@ class Shared(NamedTuple):
     sigma: Any
     statistics: Any
     spread: Any
+    pairs: Any
     playing: Any
     since: Any
+
+    @classmethod
+    def allocate(
+        cls,
+        context: BaseContext,
+        tasks: connection.Connection,
+        size: int,
+        inputs: int,
+        *,
+        spread: bool,
+        workers: int,
+    ) -> Self:
+        """Return all this, of which only `tasks` is there already."""
+        return cls(
+            tasks,
+            theta=context.RawArray(ctypes.c_float, size),
+            sigma=context.RawValue(ctypes.c_double),
+            statistics=context.RawArray(ctypes.c_double, 2 * inputs),
+            spread=context.RawArray(ctypes.c_float, size if spread else 0),
+            pairs=context.RawValue(ctypes.c_bool),
+            playing=context.RawArray(ctypes.c_longlong, [IDLE] * workers),
+            since=context.RawArray(ctypes.c_double, workers),
+        )
 
     def snapshot(self) -> Snapshot:
         """Return the current snapshot, whose arrays are views of the shared memory."""
@@ -110,15 +139,21 @@ def _serve(results: connection.Connection, recipe: Recipe, shared: Shared, numbe
 
 
 def _play(results: connection.Connection, player: Player, shared: Shared, number: int) -> None:
-    snapshot = shared.snapshot()
-    while taken := take(shared.tasks):
-        batch, task = taken
-        shared.since[number] = time.monotonic()
-        shared.playing[number] = task.index
-        try:
-            result = player.play(snapshot._replace(sigma=shared.sigma.value), task)
-        except BaseException as error:
-            results.send(Failure(in_short(error), episode_trace(error)))
-            return
-        results.send(Done(batch, result))
+    snapshot, count = shared.snapshot(), 1
+    while taken := take(shared.tasks, count):
+        done: list[Done] = []
+        for batch, task in taken:
+            began = shared.since[number] = time.monotonic()
+            shared.playing[number] = task.index
+            try:
+                result = player.play(snapshot._replace(sigma=shared.sigma.value), task)
+            except BaseException as error:
+                results.send(done)
+                results.send(Failure(in_short(error), episode_trace(error)))
+                return
+            done.append(Done(batch, result))
+        results.send(done)
         shared.playing[number] = IDLE
+        # Mirrored twins, which share their noise, lie side by side, + before -.
+        short = time.monotonic() - began < SHORT and task.sign != 1
+        count = 2 if short and shared.pairs.value else 1

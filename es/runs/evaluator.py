@@ -63,6 +63,11 @@ class Evaluator:
         with self._naming_environment():
             return results, group_by_perturbation(results, episodes, config.reward_shift)
 
+    def prepare(self, cap: int) -> None:
+        """Have the next update's first perturbations played while the master does other things."""
+        with self._naming_environment():
+            self._run.pool.prepare(self._snapshot(), self._tasks(self._run.strategy.n, cap))
+
     def _tasks(self, count: int, cap: int) -> list[Task]:
         """Return the tasks of an update of `count` perturbations: those of fewer come first."""
         strategy, config = self._run.strategy, self._run.config
@@ -134,16 +139,17 @@ class Evaluator:
 
     def _play(self, tasks: Sequence[Task], name: str) -> list[Result]:
         """Return the tasks' results, in task order."""
-        strategy, normalizer, console = (
-            self._run.strategy, self._run.normalizer, self._run.monitor.console
-        )  # fmt: skip
+        console = self._run.monitor.console
         console.begin(name, len(tasks))
-        statistics = normalizer.statistics() if normalizer else None
-        snapshot = Snapshot(strategy.theta, strategy.sigma, statistics, strategy.spread)
         with self._naming_environment(), self._interrupts.allowed():
-            results = self._run.pool.evaluate(snapshot, tasks, console.progress)
+            results = self._run.pool.evaluate(self._snapshot(), tasks, console.progress)
         self._steps += sum(result.steps for result in results)
         return results
+
+    def _snapshot(self) -> Snapshot:
+        strategy, normalizer = self._run.strategy, self._run.normalizer
+        statistics = normalizer.statistics() if normalizer else None
+        return Snapshot(strategy.theta, strategy.sigma, statistics, strategy.spread)
 
     @contextmanager
     def _naming_environment(self) -> Iterator[None]:

@@ -68,6 +68,11 @@ def met_before(config: Config, restored: Restored) -> str | None:
     return ending(config, restored.counters)
 
 
+def pausing(config: Config, counters: Counters) -> bool:
+    """Return whether no update follows at once."""
+    return bool(evaluation_due(config, counters) or ending(config, counters))
+
+
 def finished_already(config: Config, met: str, interrupts: Interrupts) -> int:
     """Record the videos that the run has left undone; return the exit status.
 

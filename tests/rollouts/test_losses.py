@@ -65,18 +65,23 @@ def test_a_task_that_kills_three_workers_ends_the_run_with_its_cause(pool, made_
     assert len(said) == 3
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_workers_killed_again_and_again_change_no_result(pool, workers):
-    """Also while they start, and with the fork server; nothing of an earlier batch is taken."""
+@pytest.mark.parametrize(
+    ("workers", "seconds", "count"), [(1, 1e-3, 30), (3, 1e-3, 30), (2, 0, 900)]
+)
+def test_workers_killed_again_and_again_change_no_result(pool, workers, seconds, count):
+    """Also while they start, and with the fork server; nothing of an earlier batch is taken.
+
+    Workers with the shortest episodes take two tasks at once.
+    """
     said: list[str] = []
-    killed = pool(recipe(length=20, seconds=0.001), workers=workers, say=said.append)
+    killed = pool(recipe(length=20, seconds=seconds), workers=workers, say=said.append)
     steady = InProcessPool(recipe(length=20))
     chance = random.Random(1)
     for batch in range(7):
-        tasks = [TASKS[k % 10]._replace(index=k, episode_seed=k + batch) for k in range(30)]
+        tasks = [TASKS[k % 10]._replace(index=k, episode_seed=k + batch) for k in range(count)]
         helpers = [child.pid for child in psutil.Process().children()] if batch % 3 == 0 else []
         victims = [*helpers, chance.choice(killed.pids)]
-        moment = chance.randrange(20)
+        moment = chance.randrange(count * 2 // 3)
 
         def strike(done: int, moment: int = moment, victims: list[int] = victims) -> None:
             while done > moment and victims:

@@ -33,6 +33,16 @@ def test_workers_are_kept_and_play_the_snapshot_of_the_moment(pool):
         assert after.episode_return == pytest.approx(before.episode_return + 5 * 10, rel=1e-5)
 
 
+def test_what_is_prepared_is_played_once_with_the_snapshot_of_that_moment(pool):
+    snapshot = Snapshot(SNAPSHOT.theta.copy(), SNAPSHOT.sigma)
+    expected = InProcessPool(recipe()).evaluate(snapshot, TASKS)
+    ahead = pool()
+    ahead.prepare(snapshot, TASKS)
+    snapshot.theta[:] = 9
+    assert ahead.evaluate(snapshot, TASKS) == expected
+    assert ahead.evaluate(SNAPSHOT, TASKS) == expected
+
+
 def test_the_default_is_one_worker_per_task(pool):
     assert len(pool(workers=None, tasks=7).pids) == 7
     assert len(pool(workers="auto").pids) == processes.cores()

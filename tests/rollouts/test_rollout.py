@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from es.noise import draw
+from es.rollouts.player import Player
 from es.rollouts.rollout import (
     UNPERTURBED,
     Episode,
-    Player,
     Snapshot,
     Task,
     evaluation_tasks,
@@ -22,6 +22,15 @@ def test_an_episode_ends_with_the_environment_or_at_the_cap():
     actor.bind(np.array([2.0], np.float32))
     assert rollout(Counting(length=5), actor, seed=7, cap=100) == Episode(10.007, 5)
     assert rollout(Counting(length=5), actor, seed=7, cap=3) == Episode(6.0, 3)
+
+
+def test_noise_that_is_kept_for_a_twin_changes_no_result():
+    snapshot, cap = Snapshot(np.linspace(0, 1, 10, dtype=np.float32), 0.1), 9
+    members = (3, 1), (3, -1), UNPERTURBED, (3, 1), (4, 1), (5, -1), (4, -1)
+    tasks = [Task(index, *member, 7, cap) for index, member in enumerate(members)]
+    player = Player(recipe())
+    for task in tasks:
+        assert player.play(snapshot, task) == Player(recipe()).play(snapshot, task)
 
 
 class Single(Counting):
