@@ -1,13 +1,16 @@
-"""Start-up of the default 41 workers: seconds until all are ready, and the memory they hold.
+"""Start-up: whole commands that do little, and the default 41 workers with the memory they hold.
 
 Counted from the start of the interpreter, imports included, from a folder that is not the
 project's. Memory is the sum of the workers' proportional set sizes (Linux), after a batch.
+--project: another checkout's folder, for its commands beside those of this one.
 """
 
+import argparse
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 RUNS, WORKERS = 5, 41
@@ -40,9 +43,56 @@ print(seconds, memory / 2**20)
 """
 
 
+CARTPOLE = ("--config", str(ROOT / "configs/CartPole-v1.toml"), "--seed", "0")
+COMMANDS = {
+    "CartPole solved, --workers auto": (*CARTPOLE, "--workers", "auto"),
+    "CartPole solved, 41 workers": (*CARTPOLE, "--workers", "41"),
+    "--test --no-render --episodes 1": (
+        "--test", "--no-render", "--episodes", "1",
+        "--restore", str(ROOT / "trained/CartPole-v1.safetensors"),
+    ),
+    "--help": ("--help",),
+}  # fmt: skip
+
+
+def timed(project: Path, arguments: tuple[str, ...]) -> tuple[float, float]:
+    """The seconds until the first line of a command, and until it has ended."""
+    with tempfile.TemporaryDirectory() as elsewhere:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, str(project / "main.py"), *arguments],
+            cwd=elsewhere, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout is not None
+        process.stdout.readline()
+        first = time.perf_counter() - start
+        process.stdout.read()
+        process.wait()
+        return first, time.perf_counter() - start
+
+
+def commands(projects: list[Path]) -> None:
+    """Prints a row per command: medians, and the worst in brackets."""
+    print("| command | checkout | first line, s | end, s |\n|---|---|---|---|")
+    for name, arguments in COMMANDS.items():
+        found: dict[Path, list[tuple[float, float]]] = {project: [] for project in projects}
+        for _ in range(RUNS):
+            for project, figures in found.items():
+                figures.append(timed(project, arguments))
+        for project, figures in found.items():
+            columns = [
+                f"{statistics.median(seconds):.2f} ({max(seconds):.2f})"
+                for seconds in zip(*figures, strict=True)
+            ]
+            print(f"| {name} | {project.name} | {' | '.join(columns)} |", flush=True)
+
+
 def main() -> None:
-    """Prints a row per environment: medians, and the worst in brackets."""
-    print("| environment | seconds | PSS of all workers, MiB |")
+    """Prints both tables: medians, and the worst in brackets."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--project", type=Path, action="append", default=[ROOT])
+    commands(parser.parse_args().project)
+    print("\n| environment | seconds | PSS of all workers, MiB |")
     print("|---|---|---|")
     for env in ("CartPole-v1", "HalfCheetah-v5", "PongDeterministic-v4"):
         figures = []
