@@ -152,8 +152,8 @@ def _play(results: connection.Connection, player: Player, shared: Shared, number
                 results.send(Failure(in_short(error), episode_trace(error)))
                 return
             done.append(Done(batch, result))
+        shared.playing[number] = IDLE  # first: once the master has all results, no worker is busy
         results.send(done)
-        shared.playing[number] = IDLE
         # Mirrored twins, which share their noise, lie side by side, + before -.
         short = time.monotonic() - began < SHORT and task.sign != 1
         count = 2 if short and shared.pairs.value else 1
