@@ -1,6 +1,6 @@
 """Trains with the settings of configs/ and writes what came of it into benchmarks/RESULTS.md.
 
-`python benchmarks/learn.py configs/CartPole-v1.toml --seeds 0 1 2`: each file's own --target-return
+`python -m benchmarks.learn configs/CartPole-v1.toml --seeds 0 1 2`: each file's own --target-return
 and --max-frames hold. One program at a time writes the table.
 """
 
@@ -58,6 +58,9 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="keep runs in this folder, and use those there")
     parser.add_argument("--workers", default="auto", help="as the trainer's")
     arguments = parser.parse_args()
+    for config in arguments.configs:
+        if not config.is_file():
+            parser.error(f"there is no file {config}: for example, configs/CartPole-v1.toml")
     with tempfile.TemporaryDirectory() as nowhere:
         runs = arguments.keep or Path(nowhere)
         for config in arguments.configs:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from es.reports.record import COLUMNS
-from tests.conftest import CARTPOLE, RUN, read, rows, run_python, same, same_run, timeless
+from tests.conftest import CARTPOLE, ROOT, RUN, read, rows, run_python, same, same_run, timeless
 
 
 @pytest.mark.picture
@@ -125,6 +125,36 @@ def test_what_begins_is_said_before_anything_is_imported():
     )
     said = "Training CartPole-v1 (MLP, workers: 2): starting ..."
     assert run_python(program).stderr == f"{((said,), [])}\n"
+
+
+def test_no_process_of_a_run_imports_what_would_slow_its_start(tmp_path):
+    """Workers take torch's memory otherwise, once for each perturbation."""
+    Path(tmp_path, "frugal.py").write_text(
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Frugal(CartPoleEnv):\n"
+        "    def step(self, action):\n"
+        "        Path(f'played-{os.getpid()}').write_text(' '.join(sys.modules))\n"
+        "        return super().step(action)\n"
+        "gymnasium.register('Frugal-v0', Frugal, max_episode_steps=5)\n"
+    )
+    program = (
+        "import os, sys; from es.main import main\n"
+        "try: main('--small-net --n 2 --workers 2 --max-gradient-updates 2 --silent'.split()\n"
+        "    + ['--useAdam', '--env-name', 'frugal:Frugal-v0', '--run-dir', 'run'])\n"
+        "finally: print(os.getpid(), *sorted({'torch._dynamo', 'numba'} & sys.modules.keys()))"
+    )
+    done = run_python(program, tmp_path, PYTHONPATH=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    master, *slow = done.stdout.splitlines()[-1].split()
+    assert not slow
+    Path(tmp_path, f"played-{master}").unlink(missing_ok=True)
+    played = [*tmp_path.glob("played-*")]
+    assert played
+    for process in played:
+        assert not {"torch", "matplotlib"} & set(process.read_text().split())
 
 
 def test_silence(program):

@@ -41,6 +41,7 @@ class Evaluator:
     def __init__(self, run: Run, interrupts: Interrupts) -> None:
         self._run, self._interrupts = run, interrupts
         self.last: Evaluation | None = None
+        self._prepared: list[Task] = []  # which are being played already
         self._steps, self._since = 0, time.monotonic()  # for the speed
 
     def play_perturbations(self, cap: int) -> tuple[list[Result], Population]:
@@ -51,7 +52,8 @@ class Evaluator:
         config, strategy = self._run.config, self._run.strategy
         name, episodes = f"update {strategy.update + 1}", config.episodes_per_perturbation
         count = strategy.n
-        results = self._play(self._tasks(count, cap), name)
+        tasks, self._prepared = self._prepared or self._tasks(count, cap), []
+        results = self._play(tasks, name)
         perturbed, unperturbed = results[:-episodes], results[-episodes:]
         if config.frames_per_update:
             steps = sum(result.steps for result in perturbed)
@@ -66,7 +68,8 @@ class Evaluator:
     def prepare(self, cap: int) -> None:
         """Have the next update's first perturbations played while the master does other things."""
         with self._naming_environment():
-            self._run.pool.prepare(self._snapshot(), self._tasks(self._run.strategy.n, cap))
+            self._prepared = self._tasks(self._run.strategy.n, cap)
+            self._run.pool.prepare(self._snapshot(), self._prepared)
 
     def _tasks(self, count: int, cap: int) -> list[Task]:
         """Return the tasks of an update of `count` perturbations: those of fewer come first."""
