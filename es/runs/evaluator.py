@@ -99,7 +99,7 @@ class Evaluator:
         tasks = evaluation_tasks(seed, update, first + count, config.max_episode_length)[first:]
         name, few = f"{name} after {counted(update, 'update')}", max(LEAST, count // SHARE)
         parts = (tasks,) if target == -math.inf else (tasks[:few], tasks[few:])
-        returns: list[float] = []
+        returns, start = list[float](), time.monotonic()
         for part in parts:
             returns += [result.episode_return for result in self._play(part, name)]
             mean, std = mean_and_std(returns)
@@ -109,7 +109,7 @@ class Evaluator:
         played = "" if len(returns) == count else f"the first {len(returns)} of "
         self._run.monitor.console.say(
             f"{name[0].upper()}{name[1:]}: mean {mean:.2f}, standard deviation {std:.2f} "
-            f"over {played}{counted(count, 'fresh episode')}\n"
+            f"over {played}{counted(count, 'fresh episode')}, in {time.monotonic() - start:.2f} s\n"
         )
         return Evaluation(update, returns, mean, std)
 
