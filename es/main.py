@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(argv: Sequence[str], interrupts: Interrupts) -> int:
-    """Read settings and checkpoint, then train or test; raise RunError."""
+    """Read settings and checkpoint, then train, test or export; raise RunError."""
     config = sources.parse(argv)
     if config.version:
         print(f"es {__version__}")
@@ -48,10 +48,10 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     if not config.silent and not config.json:
         os.environ[TELL] = "1"
         _say(_beginning(config))  # at once: what follows takes seconds
-    if not config.test and config.workers != 0 and config.ray is None:
+    if not config.instead and config.workers != 0 and config.ray is None:
         os.environ[PRELOAD] = config.env_name
         start_forkserver(FOR_WORKERS)  # it imports them while this process imports torch
-    if not config.test and not os.environ.get(NO_CURVE):
+    if not config.instead and not os.environ.get(NO_CURVE):
         with suppress(OSError):  # then the picture is drawn later
             one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
     from es.runs.restored import checkpoints_in, restore
@@ -65,11 +65,15 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         paths = checkpoints_in(config.restore)
         loaders = [partial(restore, parse, replace(config, restore=path), argv) for path in paths]
         return test.test(loaders, interrupts, several=os.path.isdir(config.restore))
-    from es import train
-
     restored: Restored = None
     if config.restore:
         config, restored = restore(parse, config, argv)
+    if config.export:
+        from es import export
+
+        return export.export(config, restored, interrupts)
+    from es import train
+
     return train.train(config, restored, interrupts)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from es.algorithm.population import mean_and_std
 from es.config import FIELDS, Config, flag, flag_with_value, sources
 from es.environments.first_step import check_first_step
 from es.environments.spaces import describe_actions
@@ -15,11 +16,13 @@ from es.errors import RunError, UsageError, blaming
 from es.model import flatten, initial_theta, layer_shapes
 from es.networks import make_actor
 from es.noise import FloatArray, Stream, derive_seeds
-from es.rollouts.rollout import Recipe, close
+from es.rollouts.in_process import InProcessPool
+from es.rollouts.rollout import Recipe, Snapshot, close, evaluation_tasks
 from es.runs.checkpoint import Checkpoint
 from es.runs.restored import (
     SETTINGS_OF_ENVIRONMENT,
     Restored,
+    restored_normalizer,
     settings_of,
 )
 from es.runs.setup import Setup
@@ -55,6 +58,24 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
     make, act = partial(make_env, environment), partial(make_actor, network, vbn_batch)
     recipe = Recipe(make, act, max_steps(environment), config.param_fraction)
     return Setup(environment, network, recipe, vbn_batch), theta
+
+
+def evaluate(
+    config: Config, restored: Restored, setup: Setup, theta: FloatArray
+) -> tuple[float, float]:
+    """Return mean and standard deviation of the returns of --eval-episodes, played here.
+
+    They are the episodes of the run's own evaluation, and of --test.
+    """
+    normalizer = restored_normalizer(config, setup.normalized_inputs, restored)
+    snapshot = Snapshot(theta, config.sigma, normalizer.statistics() if normalizer else None)
+    update = restored.counters.update if isinstance(restored, Checkpoint) else 0
+    tasks = evaluation_tasks(
+        config.seed or 0, update, config.eval_episodes, config.max_episode_length
+    )
+    with closing(InProcessPool(setup.recipe)) as pool:
+        results = pool.evaluate(snapshot, tasks)
+    return mean_and_std([result.episode_return for result in results])
 
 
 def describe_network(

@@ -76,13 +76,10 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
     plays, too. Raises RunError if the training fails, and SystemExit if it is interrupted.
     """
     from es import main as trainer
-    from es.algorithm.population import mean_and_std
-    from es.policy import describe
-    from es.rollouts.in_process import InProcessPool
-    from es.rollouts.rollout import Snapshot, evaluation_tasks
+    from es.policy import describe, evaluate
     from es.runs.checkpoint import Checkpoint, load
     from es.runs.directory import LATEST
-    from es.runs.restored import restored_normalizer, settings_of
+    from es.runs.restored import settings_of
     from es.sweeps.trial import TRIAL_SETTINGS
 
     settings = ["--config", str(directory / TRIAL_SETTINGS), "--run-dir", str(directory)]
@@ -91,17 +88,10 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
         sys.exit(status)
     checkpoint = load(str(directory / LATEST))
     assert isinstance(checkpoint, Checkpoint)
-    config, counters = settings_of(checkpoint), checkpoint.counters
+    config = settings_of(checkpoint)
     setup, theta = describe(config, checkpoint)
-    normalizer = restored_normalizer(config, setup.normalized_inputs, checkpoint)
-    snapshot = Snapshot(theta, config.sigma, normalizer.statistics() if normalizer else None)
-    tasks = evaluation_tasks(
-        config.seed or 0, counters.update, config.eval_episodes, config.max_episode_length
-    )
-    with contextlib.closing(InProcessPool(setup.recipe)) as pool:
-        results = pool.evaluate(snapshot, tasks)
-    mean, std = mean_and_std([result.episode_return for result in results])
-    return {"value": mean, "std": std, "frames": counters.frames}
+    mean, std = evaluate(config, checkpoint, setup, theta)
+    return {"value": mean, "std": std, "frames": checkpoint.counters.frames}
 
 
 def prepare(argv: Sequence[str]) -> Sweep:

@@ -7,8 +7,8 @@ import pytest
 
 from tests.conftest import ROOT
 
-STORY = ("main", "train", "test", "model", "envs", "policy", "loading", "compare", "sweep")
 DOORS = ("main", "train", "test", "model", "envs", "compare", "sweep")
+STORY = (*DOORS, "policy", "loading", "export")
 EVERYWHERE = {"errors", "noise", "program", "interrupts"}
 # A room, and the rooms that it may import besides these.
 ROOMS = {
@@ -17,6 +17,7 @@ ROOMS = {
     "algorithm": {"rollouts"},
     "networks": {"kernels"},
     "environments": {"kernels", "rollouts"},
+    "exporting": {"environments", "kernels", "networks"},
     "rollouts": set(),
     "cluster": {"rollouts", "runs"},
     "runs": {"config", "algorithm", "rollouts", "cluster", "reports", "rendering"},

@@ -17,6 +17,11 @@ class Config(RunSettings, AlgorithmSettings):  # the last base's fields come fir
     """Train control policies with Evolution Strategies, or watch a trained one."""
 
     @property
+    def instead(self) -> str | None:
+        """Return the flag of what is done with a policy instead of training it."""
+        return "--test" if self.test else "--export" if self.export else None
+
+    @property
     def optimizer_name(self) -> str:
         """Return the optimiser, by whichever flag it was chosen."""
         return self.optimizer or ("adam" if self.use_adam else "sgd")

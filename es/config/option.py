@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 MAX_WORKERS = 100_000
@@ -49,6 +50,10 @@ RAY = Check(
 VIDEO = Check(
     lambda value: value.lower().endswith((".mp4", ".gif")),
     "must be a file whose name ends in .mp4 or .gif",
+)
+EXPORT = Check(
+    lambda value: bool(value.strip()) and PurePath(value).suffix in ("", ".onnx", ".pt2"),
+    "must be a file whose name ends in .onnx or .pt2, or has no ending, for both",
 )
 WORKERS = Check(
     lambda value: value == "auto" or 0 <= value <= MAX_WORKERS,

@@ -121,6 +121,13 @@ class RunSettings:
         option.REPEATS,
         shown="off",
     )
+    export: str | None = watching(
+        None,
+        "Write the restored policy as a file that needs nothing of this program: .onnx, .pt2 (both "
+        "if the name has no ending).",
+        option.EXPORT,
+        shown="off",
+    )
     list_envs: tuple[str, ...] | None = watching(
         None,
         "List the environments whose names contain one of these words, or of a module (MODULE:), "

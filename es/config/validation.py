@@ -20,20 +20,24 @@ def validate(config: Config, *, combinations: bool = True) -> None:
         require(flag(name), getattr(config, name), field.metadata["check"])
     if combinations:
         _validate_combinations(config)
-    if config.test and not config.restore:
-        raise UsageError("--test needs --restore CHECKPOINT, the policy to play")
+    instead = config.instead
+    if instead and not config.restore:
+        verb = "play" if config.test else "export"
+        raise UsageError(f"{instead} needs --restore CHECKPOINT, the policy to {verb}")
+    if config.test and config.export:
+        raise UsageError(f"--test and --export {config.export}: give one of them")
     for name in FOR_TEST:
         value = getattr(config, name)
         if value not in (None, False) and not config.test:
             raise UsageError(f"{flag_with_value(name, value)}: is for --test; give both")
     if config.json and config.video:
         raise UsageError(f"--json and --video {config.video}: give one of them")
-    if config.wandb and config.test:
-        raise UsageError("--wandb: is for training, and --test reports nothing; leave it out")
+    if config.wandb and instead:
+        raise UsageError(f"--wandb: is for training, and {instead} reports nothing; leave it out")
     if config.ray is not None:
         ray = f"--ray {config.ray}"
-        if config.test:
-            raise UsageError(f"{ray}: is for training, and --test plays here; leave it out")
+        if instead:
+            raise UsageError(f"{ray}: is for training, and {instead} plays here; leave it out")
         if config.workers == 0:
             raise UsageError(f"{ray}: plays on a cluster, and --workers 0 here: give one of them")
 

@@ -56,13 +56,13 @@ class ImageView:
 
     def __init__(self, env: gymnasium.Env) -> None:
         space: Any = env.observation_space
-        self._shape = shape = space.shape
-        self._channels_first = len(shape) == 3 and shape[0] < shape[2]
-        self._to_bytes = None if space.dtype == np.uint8 else np.float32(255 / space.high.max())
-        height, width = shape[-2:] if self._channels_first else shape[:2]
+        self.shape = shape = space.shape
+        self.channels_first = len(shape) == 3 and shape[0] < shape[2]
+        self.to_bytes = None if space.dtype == np.uint8 else np.float32(255 / space.high.max())
+        height, width = shape[-2:] if self.channels_first else shape[:2]
         is_screen = width == ATARI_WIDTH and height >= PLAY_FIELD.stop
         is_atari = isinstance(env.unwrapped, ale_py.AtariEnv)
-        self._rows = PLAY_FIELD if is_atari and is_screen else slice(None)
+        self.rows = PLAY_FIELD if is_atari and is_screen else slice(None)
         self._normalizer = ImageNormalizer()
         self.reset = self._normalizer.reset
 
@@ -72,16 +72,16 @@ class ImageView:
         Raise MisfitError for an observation of another shape.
         """
         observation = np.asarray(observation)
-        if observation.shape != self._shape or observation.dtype.kind not in "buif":
+        if observation.shape != self.shape or observation.dtype.kind not in "buif":
             raise MisfitError(
                 f"its observation has the shape {observation.shape} and the type "
-                f"{observation.dtype}, and should be an image of the shape {self._shape}"
+                f"{observation.dtype}, and should be an image of the shape {self.shape}"
             )
-        if self._to_bytes is not None:
-            observation = self._to_bytes * observation.astype(np.float32)
-        if self._channels_first:
+        if self.to_bytes is not None:
+            observation = self.to_bytes * observation.astype(np.float32)
+        if self.channels_first:
             observation = np.ascontiguousarray(np.moveaxis(observation, 0, 2))
-        return self._normalizer(preprocess(observation[self._rows]).reshape(-1))
+        return self._normalizer(preprocess(observation[self.rows]).reshape(-1))
 
 
 class PreprocessImage(gymnasium.ObservationWrapper):

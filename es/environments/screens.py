@@ -23,7 +23,7 @@ class FieldView:
         self.image = np.empty(SIZE * SIZE, np.float32)
         self._seen = np.empty((side, side), np.uint8)
         self._rows = np.empty(side * SIZE, np.float32)
-        self._first, self._taps = _resampling()
+        self._first, self._taps = resampling()
         self._normalizer = ImageNormalizer()
         self.reset = self._normalizer.reset
 
@@ -72,7 +72,7 @@ class ScreenView:
         return self._view.normalized()
 
 
-def _resampling() -> tuple[np.ndarray, FloatArray]:
+def resampling() -> tuple[np.ndarray, FloatArray]:
     """Return how each of 42 pixels is a weighted sum of 4 of 160 pixels.
 
     The index of the first of the 4: (42,), and the weights: (4 * 42,). Bilinear shrinking to 80

@@ -83,8 +83,8 @@ class Box:
     """
 
     def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
-        self._low = _rounded_inwards(actions["low"], np.inf)
-        self._high = _rounded_inwards(actions["high"], -np.inf)
+        self._low = rounded_inwards(actions["low"], np.inf)
+        self._high = rounded_inwards(actions["high"], -np.inf)
         self._std = np.float32(actions["noise"])
         self._noise: np.random.Generator | None = None
         self._action = action = np.empty_like(self._low)
@@ -119,7 +119,7 @@ class Box:
         return self._result()
 
 
-def _rounded_inwards(bounds: Sequence[float], inwards: float) -> FloatArray:
+def rounded_inwards(bounds: Sequence[float], inwards: float) -> FloatArray:
     """Return bounds, which may be doubles, as float32 within them."""
     rounded = np.array(bounds, np.float32)
     outside = rounded < bounds if inwards > 0 else rounded > bounds

@@ -55,8 +55,8 @@ def restore(
             f"if you know it, give {command('main', *argv, *named) if argv else ' '.join(named)}"
         )
     left_out = {"restore", "run_dir", "override"}
-    if config.test:
-        left_out.add("silent")  # --test should say something about a run that was silent
+    if config.instead:
+        left_out.add("silent")  # these should say something about a run that was silent
     if config.use_adam or config.optimizer:  # one choice, for which there are two flags
         left_out |= {*sources.OPTIMIZER}
     below = {name: own[name] for name in own.keys() - left_out}
@@ -67,7 +67,9 @@ def restore(
         raise UsageError(
             f"{'; '.join(changed)}: the policy is made for it; leave it out, or start a new run"
         )
-    changed = sources.differences(config, before, ("env_name", "small_net") if config.test else ())
+    changed = sources.differences(
+        config, before, ("env_name", "small_net") if config.instead else ()
+    )
     if changed and not config.override:
         raise UsageError(
             f"{'; '.join(changed)}: leave it out, or give --override to change it on purpose"

@@ -1,0 +1,89 @@
+"""What networks see, as torch modules: the same as `View`, which training is held to."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch.utils._pytree import tree_map
+
+from es.environments.observations import View
+from es.envs import describe_env, make_bare_env
+from es.exporting.views import make_view
+from tests.strange import SPACES
+
+
+def seen(view, module, observations):
+    """What both show of an episode's observations."""
+    view.reset()
+    state = module.initial
+    for observation in observations:
+        tensors = tree_map(lambda part: torch.from_numpy(np.array(part)), observation)
+        image, state = module(tensors, state)
+        assert image.dtype == torch.float32
+        yield np.array(view(observation), np.float32), image.numpy()
+
+
+class Shows(gymnasium.Env):
+    def __init__(self, space):
+        self.observation_space, self.action_space = space, spaces.Discrete(2)
+
+
+VECTORS = {name: SPACES[name][0] for name in ("Parts", "Digits", "Doubles")} | {
+    "Discrete": spaces.Discrete(5, start=3),
+    "MultiDiscrete": spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, 7]]),
+    "Grid": spaces.Box(0, 255, (7, 7, 3), np.uint8),
+}
+IMAGES = {
+    "uint8": spaces.Box(0, 255, (96, 96, 3), np.uint8),
+    "gray": spaces.Box(0, 255, (160, 160), np.uint8),
+    "small": spaces.Box(0, 255, (28, 30, 1), np.uint8),
+    "large": spaces.Box(0, 255, (400, 601, 3), np.uint8),
+    "channels first": spaces.Box(0, 255, (3, 50, 60), np.uint8),
+    "to 1": spaces.Box(0, 1, (64, 70, 3), np.float32),
+    "to 255": spaces.Box(0, 255, (3, 84, 84), np.float64),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_vectors_are_flattened_as_in_training(name):
+    space = VECTORS[name]
+    space.seed(0)
+    env = Shows(space)
+    for expected, found in seen(View(env), make_view(env), [space.sample() for _ in range(5)]):
+        assert found.shape == expected.shape
+        assert np.abs(found - expected).max() < 1e-6
+
+
+def test_vectors_are_normalised_in_double_precision():
+    space = spaces.Box(-1e9, 1e9, (3,), np.float64)
+    mean, factor = np.array([1e8, 0, -3.0]), np.array([4.0, 100.0, 0.5])
+    view = make_view(Shows(space), np.stack([mean, factor]))
+    observation = np.array([1e8 + 1 / 3, 1.0, -3.5])
+    found, _ = view(torch.from_numpy(observation), None)
+    expected = np.clip((observation - mean) * factor, -5, 5).astype(np.float32)
+    assert np.array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_are_shrunk_as_in_training(name):
+    """By OpenCV, which rounds bytes in its own way; averages go on over the episode."""
+    space = IMAGES[name]
+    space.seed(0)
+    env = Shows(space)
+    images = [space.sample() for _ in range(4)]
+    for expected, found in seen(View(env), make_view(env), images):
+        assert np.abs(found - expected).max() < 1e-4  # of about 10 where one byte is another
+
+
+@pytest.mark.parametrize("kwargs", [[], ["obs_type=grayscale"], ["continuous=True"]])
+def test_atari_screens_are_seen_as_in_training(kwargs):
+    description = describe_env("ALE/Boxing-v5", kwargs)
+    bare = make_bare_env(description)
+    env = gymnasium.make(description["id"], disable_env_checker=True, **description["kwargs"])
+    env.action_space.seed(0)
+    screens = [env.reset(seed=3)[0]]
+    screens += [env.step(env.action_space.sample())[0] for _ in range(30)]
+    env.close()
+    for expected, found in seen(View(bare), make_view(bare), screens):
+        assert np.abs(found - expected).max() < 1e-4

@@ -1,0 +1,171 @@
+"""Exported policies, played by onnxruntime or by torch alone."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from es import export
+from es.loading import load_policy
+from tests.conftest import ROOT
+
+TRAINED = ROOT / "trained"
+STEPS = 1000
+PLAY = """
+import json, sys
+import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession("policy.onnx")
+policy = json.loads(session.get_modelmeta().custom_metadata_map["policy"])
+recorded, actions = np.load("recorded.npz"), []
+for observation, begins in zip(recorded["observations"], recorded["begins"]):
+    inputs = {"observation": observation}
+    if "state" in policy["inputs"]:
+        initial = np.array(policy["initial_state"], policy["inputs"]["state"]["dtype"])
+        inputs["state"] = initial if begins else state
+    action, state = [*session.run(None, inputs), None][:2]
+    actions.append(action)
+np.save("actions.npy", actions)
+assert not {"es", "torch", "numba", "cv2", "gymnasium"} & sys.modules.keys()
+"""
+
+
+@pytest.fixture
+def alone():
+    """Runs a program in an interpreter that knows nothing of the project; what it prints."""
+
+    def run(program: str) -> str:
+        command = [sys.executable, "-I", "-W", "error", "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    return run
+
+
+def record(policy):
+    """What the policy sees and does in 1,000 steps, and which of them begin an episode."""
+    env = gymnasium.make(policy.env_id, disable_env_checker=True, **policy.env_kwargs)
+    seen, done, begins = [], [], []
+    over = True
+    while len(seen) < STEPS:
+        begins.append(over)
+        if over:
+            observation, info = env.reset(seed=len(seen))
+            policy.reset()
+        seen.append(np.array(observation))
+        done.append(policy(observation, info))
+        observation, _, terminated, truncated, info = env.step(done[-1])
+        over = terminated or truncated
+    env.close()
+    return np.array(seen), np.array(done), begins
+
+
+@pytest.mark.parametrize("name", ["LunarLander-v3", "HalfCheetah-v5", "PongDeterministic-v4"])
+def test_actions_are_those_of_load_policy(program, alone, name):
+    """--obs-norm with discrete actions (drawn in training) and continuous ones; Convnet-LSTM."""
+    path = TRAINED / f"{name}.safetensors"
+    status, out, err = program("--export", "policy", "--restore", path, "--eval-episodes", 1)
+    assert (status, err) == (0, "")
+    drawn = name == "LunarLander-v3"
+    seen, expected, begins = record(load_policy(path, greedy=drawn))
+    np.savez("recorded.npz", observations=seen, begins=begins)
+    alone(PLAY)
+    found = np.load("actions.npy")
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    assert np.abs(found - expected).max() < (1e-5 if found.dtype.kind == "f" else 1)
+
+    extra = {"policy": ""}
+    play = torch.export.load("policy.pt2", extra_files=extra).module()
+    policy = json.loads(extra["policy"])
+    for observation, begin, action in zip(seen[:50], begins, expected, strict=False):
+        given = [torch.from_numpy(observation)]
+        if "state" in policy["inputs"]:
+            dtype = getattr(torch, policy["inputs"]["state"]["dtype"])
+            given.append(torch.tensor(policy["initial_state"], dtype=dtype) if begin else state)
+        result = play(*given)
+        ours, state = result if isinstance(result, tuple) else (result, None)
+        assert np.abs(ours.numpy() - action).max() < (1e-5 if found.dtype.kind == "f" else 1)
+    assert policy["greedy"] == drawn == ("likeliest" in out)
+    assert f"mean {policy['score']['mean']:.2f}, " in out
+
+
+def test_the_loop_of_the_docs_gets_the_score_in_the_file(program, alone):
+    status, out, err = program(
+        "--export", "policy.onnx", "--restore", TRAINED / "CartPole-v1.safetensors"
+    )
+    assert (status, err) == (0, "")
+    assert [path.name for path in Path().iterdir()] == ["policy.onnx"]
+    assert out.splitlines()[-1] == "Exported policy.onnx: mean 500.00, standard deviation 0.00"
+    text = (ROOT / "docs" / "exporting.md").read_text()
+    (loop, _) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(loop.strip().splitlines()) <= 16
+    assert alone(loop) == "500.0\n"
+    assert not [word for word in (b"/es/", b".py", b"site-packages") if word in content()]
+
+
+def content():
+    return Path("policy.onnx").read_bytes()
+
+
+def test_metadata_say_what_is_played_and_how_well(program):
+    flags = ("--small-net", "--env-name", "Pendulum-v1", "--env-kwargs", "g=5.0", "--frame-skip", 2)
+    training = ("--n", 2, "--seed", 1, "--workers", 0, "--max-gradient-updates", 1)
+    assert program(*flags, *training, "--eval-episodes", 3, "--run-dir", "run")[0] == 0
+    status, out, err = program("--export", "folder/out.pt2", "--restore", "run", "--silent")
+    assert (status, out, err) == (0, "", "")
+    extra = {"policy": ""}
+    play = torch.export.load("folder/out.pt2", extra_files=extra).module()
+    assert -2 <= float(play(torch.zeros(3))) <= 2
+    policy = json.loads(extra["policy"])
+    score = json.loads(
+        program("--test", "--restore", "run/latest.safetensors", "--json", "--episodes", 3)[1]
+    )
+    assert policy["score"] == {"mean": score["mean"], "std": score["std"], "episodes": 3}
+    del policy["score"], policy["made_by"]
+    assert policy == {
+        "env_id": "Pendulum-v1", "env_kwargs": {"g": 5.0}, "frame_skip": 2, "noop_max": 0,
+        "fire_reset": False, "max_episode_length": 100000, "initial_state": [], "greedy": False,
+        "inputs": {"observation": {"dtype": "float32", "shape": [3]}}, "update": 1, "frames": 200,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ("--export out.onnx", "--export needs --restore CHECKPOINT, the policy to export"),
+        ("--export out.pth --restore X", "--export 'out.pth': must be a file whose name ends in"),
+        ("--export '' --restore X", "--export '': must be a file"),
+        ("--export out --test --restore X", "--test and --export out: give one of them"),
+        ("--export out --restore X --episodes 3", "--episodes 3: is for --test; give both"),
+        ("--export out --restore X --wandb", "--wandb: is for training, and --export reports"),
+        ("--export folder.pt2 --restore X", "--export folder.pt2: cannot be written (it is a"),
+        ("--export X/out.pt2 --restore X", "X/out.pt2: cannot be written (X is no directory)"),
+        ("--export . --restore X", "--export .: cannot be written"),
+        ("--export out --restore X --lr 3", "--lr 3.0 differs from the checkpoint's 0.1"),
+    ],
+)
+def test_wrong_flags_are_errors_in_one_line(program, flags, complaint):
+    Path("X").symlink_to(TRAINED / "CartPole-v1.safetensors")
+    Path("folder.pt2").mkdir()
+    status, out, err = program(*(word.strip("'") for word in flags.split(" ")))
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert complaint in err
+    assert {path.name for path in Path().iterdir()} == {"X", "folder.pt2"}
+
+
+def test_without_onnxscript_one_line_says_what_to_install(program, monkeypatch):
+    monkeypatch.setattr(export.importlib.util, "find_spec", lambda name: None)
+    path = TRAINED / "CartPole-v1.safetensors"
+    status, _, err = program("--export", "out", "--restore", path)
+    assert status == 2
+    assert "pip install -r requirements-extra.txt, or export out.pt2, which needs" in err
