@@ -14,7 +14,7 @@ class ExportedPolicy(nn.Module):
     tensors in any nesting, and None at first; returns outputs, or outputs and the next state.
     decode: makes actions of outputs. observation: an example. initial_state: (S,) zeros, none if
     nothing is remembered; float32 if that holds all of it, otherwise float64. Raise ValueError if
-    the network's state grows, or holds other things than tensors.
+    the network's state grows or holds other things than tensors, or if it changes its buffers.
     """
 
     def __init__(
@@ -23,6 +23,7 @@ class ExportedPolicy(nn.Module):
         super().__init__()
         self._view, self._network, self._decode = view, network, decode
         self.eval().requires_grad_(requires_grad=False)
+        before = [buffer.clone() for buffer in network.buffers()]
         seen, shown = view(observation, view.initial)
         first = self._play(seen, None)
         self._leaves, self._tree = tree_flatten((shown, first[1]))
@@ -41,6 +42,9 @@ class ExportedPolicy(nn.Module):
         ]
         if any(old.shape != new.shape for old, new in pairs):
             raise ValueError("its state has another shape after each step")
+        for old, (name, new) in zip(before, network.named_buffers(), strict=True):
+            if not torch.equal(old, new):
+                raise ValueError(f"it changes its {name} while it plays; return that as its state")
         # Most networks take zeros for None. For others, the vector ends with whether it has begun.
         self._marked = not all(torch.equal(old, new) for old, new in pairs)
         self.initial_state = torch.zeros(zeros.numel() + self._marked, dtype=dtype)
@@ -62,7 +66,7 @@ class ExportedPolicy(nn.Module):
 
     def _play(self, seen: Any, memory: Any) -> tuple[Tensor, Any]:
         result = self._network(seen, memory)
-        return result if isinstance(result, tuple) else (result, None)
+        return result if isinstance(result, tuple) and len(result) == 2 else (result, None)
 
     def _pack(self, shown: Any, memory: Any) -> Tensor:
         leaves = [leaf for leaf in tree_flatten((shown, memory))[0] if leaf is not None]

@@ -74,6 +74,20 @@ def test_a_state_that_does_not_fit_into_a_vector_is_an_error(result, words):
         ExportedPolicy(VectorView(SPACE, None), Returns(result), nn.Identity(), example(SPACE))
 
 
+def test_buffers_that_change_are_an_error():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, observation, state):
+            self.count += 1
+            return observation * self.count
+
+    with pytest.raises(ValueError, match="it changes its count while it plays"):
+        ExportedPolicy(VectorView(SPACE, None), Counts(), nn.Identity(), example(SPACE))
+
+
 def test_parts_of_an_observation_are_inputs_of_their_own():
     space = spaces.Dict(a=spaces.Discrete(3), b=spaces.Tuple([SPACE, spaces.MultiBinary(2)]))
     assert describe(inputs(example(space))) == {
