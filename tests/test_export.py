@@ -6,13 +6,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
 
-from es import export
 from es.loading import load_policy
 from tests.conftest import ROOT
 
@@ -58,7 +58,9 @@ def alone():
 def record(policy):
     """What the policy sees and does in 1,000 steps, and which of them begin an episode."""
     env = gymnasium.make(policy.env_id, disable_env_checker=True, **policy.env_kwargs)
-    seen, done, begins = [], [], []
+    seen: list[np.ndarray] = []
+    done: list[Any] = []
+    begins: list[bool] = []
     over = True
     while len(seen) < STEPS:
         begins.append(over)
@@ -89,7 +91,7 @@ def test_actions_are_those_of_load_policy(program, alone, name):
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
     assert np.abs(found - expected).max() < (1e-5 if found.dtype.kind == "f" else 1)
 
-    extra = {"policy": ""}
+    extra, state = {"policy": ""}, torch.empty(0)
     play = torch.export.load("policy.pt2", extra_files=extra).module()
     policy = json.loads(extra["policy"])
     for observation, begin, action in zip(seen[:50], begins, expected, strict=False):
@@ -98,7 +100,7 @@ def test_actions_are_those_of_load_policy(program, alone, name):
             dtype = getattr(torch, policy["inputs"]["state"]["dtype"])
             given.append(torch.tensor(policy["initial_state"], dtype=dtype) if begin else state)
         result = play(*given)
-        ours, state = result if isinstance(result, tuple) else (result, None)
+        ours, state = result if isinstance(result, tuple) else (result, state)
         assert np.abs(ours.numpy() - action).max() < (1e-5 if found.dtype.kind == "f" else 1)
     assert policy["greedy"] == drawn == ("likeliest" in out)
     assert f"mean {policy['score']['mean']:.2f}, " in out
@@ -172,7 +174,7 @@ def test_wrong_flags_are_errors_in_one_line(program, flags, complaint):
 
 
 def test_without_onnxscript_one_line_says_what_to_install(program, monkeypatch):
-    monkeypatch.setattr(export.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     path = TRAINED / "CartPole-v1.safetensors"
     status, _, err = program("--export", "out", "--restore", path)
     assert status == 2

@@ -14,7 +14,10 @@ from es.networks.actions import make_decoder
 BOX = spaces.Box(np.array([[-1, 0], [2, -0.1]]), np.array([[1, 5], [2.5, 0.1]]), dtype=np.float64)
 ACTIONS: dict[str, tuple[spaces.Space, dict]] = {
     "discrete": (spaces.Discrete(5, start=-2), {}),
-    "multi-discrete": (spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, 7]]), {}),
+    "multi-discrete": (
+        spaces.MultiDiscrete(np.array([[2, 3], [4, 5]]), start=np.array([[1, 0], [0, 7]])),
+        {},
+    ),
     "multi-binary": (spaces.MultiBinary((2, 3)), {}),
     "box": (BOX, {}),
     "bins": (BOX, {"bins": 7}),

@@ -76,12 +76,14 @@ def test_a_state_that_does_not_fit_into_a_vector_is_an_error(result, words):
 
 def test_buffers_that_change_are_an_error():
     class Counts(nn.Module):
+        count: torch.Tensor
+
         def __init__(self):
             super().__init__()
             self.register_buffer("count", torch.zeros(()))
 
         def forward(self, observation, state):
-            self.count += 1
+            self.count.add_(1)
             return observation * self.count
 
     with pytest.raises(ValueError, match="it changes its count while it plays"):

@@ -29,12 +29,16 @@ class Shows(gymnasium.Env):
         self.observation_space, self.action_space = space, spaces.Discrete(2)
 
 
-VECTORS = {name: SPACES[name][0] for name in ("Parts", "Digits", "Doubles")} | {
+VECTORS: dict[str, spaces.Space] = {
+    name: SPACES[name][0] for name in ("Parts", "Digits", "Doubles")
+} | {
     "Discrete": spaces.Discrete(5, start=3),
-    "MultiDiscrete": spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [0, 7]]),
+    "MultiDiscrete": spaces.MultiDiscrete(
+        np.array([[2, 3], [4, 5]]), start=np.array([[1, 0], [0, 7]])
+    ),
     "Grid": spaces.Box(0, 255, (7, 7, 3), np.uint8),
 }
-IMAGES = {
+IMAGES: dict[str, spaces.Space] = {
     "uint8": spaces.Box(0, 255, (96, 96, 3), np.uint8),
     "gray": spaces.Box(0, 255, (160, 160), np.uint8),
     "small": spaces.Box(0, 255, (28, 30, 1), np.uint8),
