@@ -5,10 +5,12 @@ Nothing heavy is imported in this package, so that `--help` answers at once.
 
 import dataclasses
 import typing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from es.config.learning import AlgorithmSettings
+from es.config.option import is_wrapper
 from es.config.running import RunSettings
 
 
@@ -25,6 +27,15 @@ class Config(RunSettings, AlgorithmSettings):  # the last base's fields come fir
     def n_most(self) -> int:
         """Return how many perturbations an update has at most."""
         return (self.n_max or 10 * self.n) if self.frames_per_update else self.n
+
+    def imports(self) -> dict[str, tuple[str, ...]]:
+        """Return by field the settings that import modules which a file may not choose."""
+        wrapped = (word.partition(":") for word in self.env_wrapper if is_wrapper(word))
+        foreign = any(module != "gymnasium.wrappers" for module, *_ in wrapped)
+        return {
+            **({"env_name": (self.env_name,)} if ":" in self.env_name else {}),
+            **({"env_wrapper": self.env_wrapper} if foreign else {}),
+        }
 
     def hyperparameters(self) -> dict[str, bool | float | str | None]:
         """Return the settings of the algorithm as cells of a table, for comparing runs."""
@@ -57,6 +68,11 @@ def flag(name: str) -> str:
 def shown(value: Any) -> str:
     """Return a value as it is written after its flag."""
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def flags_of(settings: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the words of a command line that give these settings, each of which has several."""
+    return [word for name, words in settings.items() for word in (flag(name), *words)]
 
 
 def flag_with_value(name: str, value: Any) -> str:

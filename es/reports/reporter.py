@@ -1,7 +1,7 @@
 """A run's reports: on the console at once, on the disk in the background."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -27,7 +27,7 @@ class Reporter:
     """Report the updates of the run in `directory` after those that `counters` include.
 
     title, target: of the learning curve; the target is the --target-return, if any. settings: the
-    run is compared with others by them. filmed: the environment to record videos of, or None.
+    run is compared with others by them. filmed: the flags with which videos are recorded, or None.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Reporter:
         counters: Counters,
         target: float | None = None,
         settings: Settings,
-        filmed: str | None = None,
+        filmed: Sequence[str] | None = None,
         wandb: WandbReporter | None = None,
     ) -> None:
         self.console = console
@@ -51,7 +51,7 @@ class Reporter:
         self._files = ProgressFiles(Place(path, directory.check, warn), counters, wandb)
         self._files.events.add_hyperparameters(settings, METRICS)
         self._painter = CurvePainter(path, title, target)
-        self._recorder = VideoRecorder(directory, filmed, console) if filmed else None
+        self._recorder = None if filmed is None else VideoRecorder(directory, filmed, console)
         self._wandb = wandb
         self._frames = self._shown = counters.frames
         self._writer = BackgroundWriter(

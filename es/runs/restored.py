@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from es.algorithm.normalizer import Normalizer
-from es.config import Config, sources
+from es.config import FIELDS, Config, flags_of, shown, sources
 from es.config.validation import validate
 from es.errors import UsageError
 from es.program import command
@@ -20,7 +21,7 @@ from es.runs.directory import LATEST
 
 Restored = Checkpoint | dict[str, Tensor] | None  # ours, the weights of pytorch-es, or nothing
 SETTINGS_OF_ENVIRONMENT = (
-    "env_name", "env_kwargs", "frame_skip", "noop_max", "fire_reset", "sticky_actions"
+    "env_name", "env_kwargs", "env_wrapper", "frame_skip", "noop_max", "fire_reset", "sticky_actions"
 )  # fmt: skip
 SETTINGS_OF_SCORES = (
     *SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation", "sample_actions"
@@ -48,11 +49,20 @@ def restore(
         update: sources.from_mapping(former, damaged) for update, former in restored.history.items()
     }
     restored = restored._replace(history=history)
-    if ":" in own["env_name"] and own["env_name"] != config.env_name:
-        named = ("--env-name", own["env_name"])
+    before = Config(**own)
+    # What a file names is imported only if the user names it, too, or something else in its place.
+    unnamed = {
+        name: words
+        for name, words in before.imports().items()
+        if (given := getattr(config, name)) == FIELDS[name].default
+        or (given != getattr(before, name) and not config.override)
+    }
+    if unnamed:
+        named, plays = flags_of(unnamed), ", ".join(shown(words) for words in unnamed.values())
+        plain = argv and not sources.given(argv) & unnamed.keys()
         raise UsageError(
-            f"--restore {config.restore}: plays {own['env_name']}, and would import its module; "
-            f"if you know it, give {command('main', *argv, *named) if argv else ' '.join(named)}"
+            f"--restore {config.restore}: plays {plays}, and would import its module; if you "
+            f"know it, give {command('main', *argv, *named) if plain else shlex.join(named)}"
         )
     left_out = {"restore", "run_dir", "override"}
     if config.test:
@@ -62,7 +72,6 @@ def restore(
     below = {name: own[name] for name in own.keys() - left_out}
     config = replace(parse(below), restore=config.restore)
     validate(config)
-    before = Config(**own)
     if changed := sources.differences(config, before, SETTINGS_OF_POLICY):
         raise UsageError(
             f"{'; '.join(changed)}: the policy is made for it; leave it out, or start a new run"

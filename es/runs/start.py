@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from es.algorithm.normalizer import Normalizer
 from es.algorithm.strategy import Strategy
-from es.config import Config
+from es.config import Config, flags_of
 from es.config.sources import changes, describe_history, run_title, write_toml
 from es.errors import UsageError
 from es.noise import FloatArray, SumNoise, weighted_sum
-from es.program import FOR_WORKERS
+from es.program import FOR_WORKERS, SEARCH_HERE
 from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
@@ -65,6 +65,8 @@ def start_run(
             "using the MLP (--small-net)."
         )
         config = dataclasses.replace(config, small_net=True)
+    if setup.unseen:
+        console.say(f"Text is not seen: {', '.join(setup.unseen)}.")
     default, restore = rundir.default_path("checkpoints", config.env_name), Path(config.restore)
     with rundir.writable(Path(config.run_dir or default)):
         path, same_run = rundir.choose(config.run_dir, default, restore if ours else None)
@@ -106,7 +108,7 @@ def start_run(
             counters=counters,
             target=config.target_return,
             settings=config.hyperparameters() | told_of,
-            filmed=config.env_name if config.video_every else None,
+            filmed=flags_of(config.imports()) if config.video_every else None,
             wandb=wandb,
         )
     if wandb:
@@ -139,7 +141,7 @@ def _start_pool(
         recipe,
         patience=config.ray_timeout,
         preload=FOR_WORKERS,
-        variables={PRELOAD: config.env_name},
+        variables={PRELOAD: config.env_name, SEARCH_HERE: "1" if config.imports() else ""},
         **settings,
     )
     return pool, pool.sum_noise
