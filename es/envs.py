@@ -57,7 +57,7 @@ def describe_env(
 
     Raise UsageError, with a hint, if there is no such environment or the settings do not fit.
     """
-    given = read_assignments("--env-kwargs", assignments)
+    given = read_assignments(assignments)
     _refuse_reserved(given)
     kwargs: dict[str, Any] = {}
     old = OLD_ATARI_NAME.fullmatch(name)
@@ -149,9 +149,7 @@ def make_bare_env(
             spec = dataclasses.replace(_spec(env["id"]), order_enforce=False)
             load(spec)
             limit = -1 if endless and _loop_counts(env, spec) else None
-            made = gymnasium.make(
-                spec, max_episode_steps=limit, disable_env_checker=True, **kwargs
-            )
+            made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
         return wrap(made, env.get("wrappers", ()))
 
 

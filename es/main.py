@@ -13,7 +13,7 @@ from es.config.validation import validate
 from es.errors import in_one_line
 from es.interrupts import Interrupts
 from es.kernels import TELL
-from es.program import FOR_WORKERS, execute, search_here
+from es.program import FOR_WORKERS, execute, search_last
 from es.reports import NO_CURVE, one_shot
 from es.rollouts.processes import PRELOAD, limit_threads, start_forkserver
 
@@ -38,8 +38,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         config = sources.parse(argv, file)
     validate(config, combinations=not config.restore)
     limit_threads()
-    if config.imports():
-        search_here()
+    search_last(config.imported)
     if config.list_envs is not None:
         from es.config.shipped import tuned_settings
         from es.environments.catalogue import show

@@ -10,7 +10,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,7 +24,6 @@ FOR_WORKERS = (  # modules that workers need
     "es.networks.convlstm",
     "es.environments.preload",
 )
-SEARCH_HERE = "ES_SEARCH_HERE"  # this variable has a node's agent call `search_here`
 PROJECT = Path(__file__).resolve().parent.parent  # the folder that holds the package
 LAST_SECONDS = 1.0  # for threads to end
 IN_CHECKOUT = PROJECT.name not in ("site-packages", "dist-packages")
@@ -36,16 +35,17 @@ def hide_doors() -> None:
         sys.path[:] = [folder for folder in sys.path if folder != str(PROJECT)]
 
 
-def search_here() -> None:
-    """Search the current folder for modules, too: the user's own may lie there.
+def search_last(imported: Collection[str]) -> None:
+    """If there are modules of the user's own to import, search the current folder for them, too.
 
     It is searched after all that is installed, so that a `random.py` there hides nothing.
     """
-    with contextlib.suppress(ImportError):
-        # A package of many parts, which a google.py would hide.
-        import google  # type: ignore[import-untyped]  # noqa: F401
-    with contextlib.suppress(OSError):  # the folder is gone
-        sys.path.append(os.getcwd())
+    if imported:
+        with contextlib.suppress(ImportError):
+            # A package of many parts, which a google.py would hide.
+            import google  # type: ignore[import-untyped]  # noqa: F401
+        with contextlib.suppress(OSError):  # the folder is gone
+            sys.path.append(os.getcwd())
 
 
 def program(tool: str) -> list[str]:

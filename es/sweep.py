@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
-from es.program import FOR_WORKERS, command, execute, search_here
+from es.program import FOR_WORKERS, command, execute, search_last
 from es.rollouts.processes import CORES, PRELOAD, cores, limit_threads, start_forkserver, variables
 from es.sweeps.flags import read_base, read_flags
 
@@ -111,8 +111,7 @@ def prepare(argv: Sequence[str]) -> Sweep:
     if importlib.util.find_spec("optuna") is None:
         raise UsageError("sweep.py needs Optuna: pip install -r requirements-extra.txt")
     limit_threads()
-    if base.imports():
-        search_here()
+    search_last(base.imported)
     processes = _processes(base)
     jobs = flags.jobs or max(1, cores() // processes)
     os.environ[PRELOAD] = base.env_name

@@ -5,13 +5,14 @@ Nothing heavy is imported in this package, so that `--help` answers at once.
 
 import dataclasses
 import typing
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from es.config.learning import AlgorithmSettings
 from es.config.option import is_wrapper
 from es.config.running import RunSettings
+
+Imported = dict[str, tuple[str, ...]]  # flags with their words
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,19 @@ class Config(RunSettings, AlgorithmSettings):  # the last base's fields come fir
         """Return how many perturbations an update has at most."""
         return (self.n_max or 10 * self.n) if self.frames_per_update else self.n
 
-    def imports(self) -> dict[str, tuple[str, ...]]:
-        """Return by field the settings that import modules which a file may not choose."""
-        wrapped = (word.partition(":") for word in self.env_wrapper if is_wrapper(word))
-        foreign = any(module != "gymnasium.wrappers" for module, *_ in wrapped)
-        return {
-            **({"env_name": (self.env_name,)} if ":" in self.env_name else {}),
-            **({"env_wrapper": self.env_wrapper} if foreign else {}),
+    @property
+    def imported(self) -> Imported:
+        """Return the flags, with their words, that name modules of the user's own to import.
+
+        A checkpoint is not trusted to choose what is imported: they are given again with it.
+        """
+        wrappers = filter(is_wrapper, self.env_wrapper)
+        wrapped = any(not word.startswith("gymnasium.wrappers:") for word in wrappers)
+        named = {
+            "env_name": (self.env_name,) if ":" in self.env_name else (),
+            "env_wrapper": self.env_wrapper if wrapped else (),
         }
+        return {flag(name): words for name, words in named.items() if words}
 
     def hyperparameters(self) -> dict[str, bool | float | str | None]:
         """Return the settings of the algorithm as cells of a table, for comparing runs."""
@@ -70,9 +76,9 @@ def shown(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def flags_of(settings: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the words of a command line that give these settings, each of which has several."""
-    return [word for name, words in settings.items() for word in (flag(name), *words)]
+def on_a_command_line(flags: Imported) -> list[str]:
+    """Return flags with their words, such as `Config.imported`, one after the other."""
+    return [word for name, words in flags.items() for word in (name, *words)]
 
 
 def flag_with_value(name: str, value: Any) -> str:

@@ -93,9 +93,7 @@ def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
     for part in _parts(space):
         left_out = "" if part is space else f"leave it out with --env-wrapper {FILTER}, or "
         if not isinstance(part, LEAVES):
-            refuse(
-                f"{type(part).__name__} cannot be seen: {left_out}make a Box of it with {OWN}"
-            )
+            refuse(f"{type(part).__name__} cannot be seen: {left_out}make a Box of it with {OWN}")
         shape = part.shape or ()
         stacked = len(shape) > 2 and sorted(shape)[-2] >= LEAST_SIDE and part.dtype == np.uint8
         if is_image(part) or stacked:
@@ -128,9 +126,9 @@ def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
     that are none of these, have no bounds, or need too many outputs.
     """
     refuse = partial(_refuse, f"--env-name {name}: its actions are", space)
-    if not isinstance(space, LEAVES) or space.dtype == np.bool_:
+    if not isinstance(space, LEAVES):
         refuse(
-            "what is supported are Discrete, MultiDiscrete, MultiBinary and Box of numbers: make "
+            "what is supported are Discrete, MultiDiscrete, MultiBinary and Box: make "
             f"them of one of these with {OWN}"
         )
     if not 0 < spaces.flatdim(space) <= MAX_NUMBERS:

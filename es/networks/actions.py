@@ -93,7 +93,7 @@ class Box:
         self._result: Callable[[], np.ndarray] = (
             shaped.copy if dtype == action.dtype else partial(shaped.astype, dtype)
         )
-        if dtype.kind in "iu":
+        if dtype.kind in "iub":
             self._result = lambda: np.rint(shaped).astype(dtype)
         if bins := actions["bins"]:
             values = np.linspace(self._low, self._high, bins, dtype=np.float32)

@@ -1,10 +1,11 @@
 """A run's reports: on the console at once, on the disk in the background."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
+from es.config import Imported
 from es.noise import DoubleArray
 from es.reports.append_only import Place
 from es.reports.files import METRICS, ProgressFiles
@@ -27,7 +28,7 @@ class Reporter:
     """Report the updates of the run in `directory` after those that `counters` include.
 
     title, target: of the learning curve; the target is the --target-return, if any. settings: the
-    run is compared with others by them. filmed: the flags with which videos are recorded, or None.
+    run is compared with others by them. filmed: `Config.imported`, if videos are recorded.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Reporter:
         counters: Counters,
         target: float | None = None,
         settings: Settings,
-        filmed: Sequence[str] | None = None,
+        filmed: Imported | None = None,
         wandb: WandbReporter | None = None,
     ) -> None:
         self.console = console

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from es.algorithm.normalizer import Normalizer
-from es.config import FIELDS, Config, flags_of, shown, sources
+from es.config import Config, on_a_command_line, shown, sources
 from es.config.validation import validate
 from es.errors import UsageError
 from es.program import command
@@ -21,7 +21,8 @@ from es.runs.directory import LATEST
 
 Restored = Checkpoint | dict[str, Tensor] | None  # ours, the weights of pytorch-es, or nothing
 SETTINGS_OF_ENVIRONMENT = (
-    "env_name", "env_kwargs", "env_wrapper", "frame_skip", "noop_max", "fire_reset", "sticky_actions"
+    "env_name", "env_kwargs", "env_wrapper", "frame_skip", "noop_max", "fire_reset",
+    "sticky_actions",
 )  # fmt: skip
 SETTINGS_OF_SCORES = (
     *SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation", "sample_actions"
@@ -50,19 +51,18 @@ def restore(
     }
     restored = restored._replace(history=history)
     before = Config(**own)
-    # What a file names is imported only if the user names it, too, or something else in its place.
+    # The environment's module must be the same, as its name has a default.
+    given = {"--env-wrapper": config.env_wrapper, **config.imported}
     unnamed = {
-        name: words
-        for name, words in before.imports().items()
-        if (given := getattr(config, name)) == FIELDS[name].default
-        or (given != getattr(before, name) and not config.override)
+        flag: words
+        for flag, words in before.imported.items()
+        if (given.get(flag) != words if flag == "--env-name" else not given.get(flag))
     }
     if unnamed:
-        named, plays = flags_of(unnamed), ", ".join(shown(words) for words in unnamed.values())
-        plain = argv and not sources.given(argv) & unnamed.keys()
+        words, plays = on_a_command_line(unnamed), " in ".join(map(shown, unnamed.values()))
         raise UsageError(
-            f"--restore {config.restore}: plays {plays}, and would import its module; if you "
-            f"know it, give {command('main', *argv, *named) if plain else shlex.join(named)}"
+            f"--restore {config.restore}: plays {plays}, and would import its module; "
+            f"if you know it, give {command('main', *argv, *words) if argv else shlex.join(words)}"
         )
     left_out = {"restore", "run_dir", "override"}
     if config.test:

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 from es.algorithm.normalizer import Normalizer
 from es.algorithm.strategy import Strategy
-from es.config import Config, flags_of
+from es.config import Config
 from es.config.sources import changes, describe_history, run_title, write_toml
 from es.errors import UsageError
 from es.noise import FloatArray, SumNoise, weighted_sum
-from es.program import FOR_WORKERS, SEARCH_HERE
+from es.program import FOR_WORKERS
 from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.interface import Pool
 from es.rollouts.pool import WorkerPool
-from es.rollouts.processes import PRELOAD, cores
+from es.rollouts.processes import IMPORTS, PRELOAD, cores
 from es.runs import directory as rundir
 from es.runs.checkpoint import Checkpoint, Counters, History, load
 from es.runs.directory import RunDir
@@ -108,7 +108,7 @@ def start_run(
             counters=counters,
             target=config.target_return,
             settings=config.hyperparameters() | told_of,
-            filmed=flags_of(config.imports()) if config.video_every else None,
+            filmed=config.imported if config.video_every else None,
             wandb=wandb,
         )
     if wandb:
@@ -141,7 +141,7 @@ def _start_pool(
         recipe,
         patience=config.ray_timeout,
         preload=FOR_WORKERS,
-        variables={PRELOAD: config.env_name, SEARCH_HERE: "1" if config.imports() else ""},
+        variables={PRELOAD: config.env_name, IMPORTS: " ".join(config.imported)},
         **settings,
     )
     return pool, pool.sum_noise
