@@ -1,3 +1,5 @@
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
@@ -47,9 +49,9 @@ def test_dict_and_tuple_observations_are_flattened():
 
 def test_the_texts_of_dicts_are_left_out_and_named():
     """MiniGrid's is a space of its own, whose elements are texts."""
-    own = spaces.Space(dtype=str)
+    own: spaces.Space = spaces.Space(dtype=str)
     inner = spaces.Dict(c=spaces.Discrete(2), d=own)
-    env = as_vector(Showing(spaces.Dict(a=spaces.Text(5), b=BOX, e=inner)), "Some-v0")
+    env: Any = as_vector(Showing(spaces.Dict(a=spaces.Text(5), b=BOX, e=inner)), "Some-v0")
     seen = {"a": "some", "b": np.array([0.5, -0.5], np.float32), "e": {"c": 1, "d": "other"}}
     assert env.observation_space.shape == (4,)
     assert env.observation(seen).tolist() == [0.5, -0.5, 0, 1]
