@@ -2,14 +2,13 @@
 
 A plain dict describes an environment: `{"id": ..., "kwargs": {...}, "frame_skip": n, "noop_max":
 n}`. Master, workers and a later test make the same environment from it. noop_max: the most steps
-that are played before an episode begins. With --fire-reset there is also `"fire_reset": True`.
+that are played before an episode begins. There is also `"fire_reset": True` with --fire-reset, and
+`"wrappers": [{"name": "MODULE:CALLABLE", "kwargs": ...}, ...]` with --env-wrapper.
 """
 
-import ast
 import dataclasses
 import difflib
 import importlib
-import json
 import os
 import re
 import warnings
@@ -22,9 +21,11 @@ import ale_py
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from es.config.assignments import read_assignments, read_wrappers
 from es.environments import catalogue
 from es.environments.simulators import load
-from es.environments.spaces import as_vector, is_image
+from es.environments.spaces import as_vector, is_image, take_picture
+from es.environments.users_wrappers import wrap
 from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart
 from es.errors import UsageError, blaming
 
@@ -45,17 +46,18 @@ OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
 def describe_env(
     name: str,
     assignments: Sequence[str] = (),
+    env_wrapper: Sequence[str] = (),
     *,
     frame_skip: int | None = None,
     noop_max: int = 0,
     sticky_actions: float | None = None,
     fire_reset: bool = False,
 ) -> dict[str, Any]:
-    """Describe the environment of a name, with its own arguments: KEY=VALUE.
+    """Describe the environment of a name, with its own arguments, KEY=VALUE, in its wrappers.
 
     Raise UsageError, with a hint, if there is no such environment or the settings do not fit.
     """
-    given = dict(map(_argument, assignments))
+    given = read_assignments(assignments)
     _refuse_reserved(given)
     kwargs: dict[str, Any] = {}
     old = OLD_ATARI_NAME.fullmatch(name)
@@ -69,6 +71,8 @@ def describe_env(
     except (gymnasium.error.Error, ValueError) as error:
         raise UsageError(f"--env-name {name}: there is no such environment{_hint(name)}") from error
     description = {"id": name, "kwargs": kwargs, "frame_skip": frame_skip or 1, "noop_max": 0}
+    if env_wrapper:  # older checkpoints have no such key
+        description["wrappers"] = read_wrappers(env_wrapper)
     if _is_atari(name, spec):
         for key, flag, setting in (
             ("frameskip", "--frame-skip", frame_skip),
@@ -104,6 +108,7 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
         made = FreshWorld(made)
     if env["frame_skip"] > 1:
         made = FrameSkip(made, env["frame_skip"])
+    made = take_picture(made)
     if not is_image(made.observation_space):
         made = as_vector(made, env["id"])
     else:
@@ -123,24 +128,29 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
         raise UsageError(f"--fire-reset: {env['id']} {error}; leave it out") from error
 
 
-def make_bare_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasium.Env:
-    """Make the described environment with Gymnasium's observations.
+def make_bare_env(
+    env: Mapping[str, Any], render_mode: str | None = None, *, endless: bool = True
+) -> gymnasium.Env:
+    """Make the described environment in its wrappers, with their observations.
 
-    Raise UsageError if it cannot be made.
+    endless: leave the step limit to the loop where that can apply it (`max_steps`). Raise
+    UsageError if it cannot be made.
     """
     _refuse_reserved(env["kwargs"])
     given = "".join(f" {key}={value}" for key, value in env["kwargs"].items())
     given = f" --env-kwargs{given}" if given else ""
-    with blaming(f"--env-name {env['id']}{given}: cannot be made"), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # Not every environment has the argument render_mode.
-        kwargs = env["kwargs"] | ({"render_mode": render_mode} if render_mode else {})
-        # Leave out wrappers that cost time in every step: one checks the order of calls, and one
-        # counts them. (If others are registered, they lie around it and may need it.)
-        spec = dataclasses.replace(_spec(env["id"]), order_enforce=False)
-        load(spec)
-        limit = -1 if _loop_counts(env, spec) else None
-        return gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
+        with blaming(f"--env-name {env['id']}{given}: cannot be made"):
+            # Not every environment has the argument render_mode.
+            kwargs = env["kwargs"] | ({"render_mode": render_mode} if render_mode else {})
+            # Leave out wrappers that cost time in every step: one checks the order of calls, and
+            # one counts them. (If others are registered, they lie around it and may need it.)
+            spec = dataclasses.replace(_spec(env["id"]), order_enforce=False)
+            load(spec)
+            limit = -1 if endless and _loop_counts(env, spec) else None
+            made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
+        return wrap(made, env.get("wrappers", ()))
 
 
 def max_steps(env: Mapping[str, Any]) -> int | None:
@@ -156,18 +166,8 @@ def may_wait_for_fire(env: Mapping[str, Any]) -> bool:
 
 def _loop_counts(env: Mapping[str, Any], spec: EnvSpec) -> bool:
     """Return whether the environment's limit counts the same steps as the loop."""
-    return not spec.additional_wrappers and env["frame_skip"] == 1
-
-
-def _argument(assignment: str) -> tuple[str, Any]:
-    """Return the key and the value of KEY=VALUE: a Python literal, true, false, or a string."""
-    key, _, text = assignment.partition("=")
-    try:
-        value = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
-        json.dumps(value, allow_nan=False)  # plain types only, since a checkpoint holds it
-    except Exception:  # literal_eval raises many kinds
-        value = text
-    return key, value
+    wrapped = spec.additional_wrappers or env.get("wrappers")
+    return not wrapped and env["frame_skip"] == 1
 
 
 def _refuse_reserved(kwargs: Mapping[str, Any]) -> None:
@@ -194,4 +194,6 @@ def _spec(name: str) -> EnvSpec:
 def _hint(name: str) -> str:
     by_lower = {known.lower(): known for known in catalogue.known_names()}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean {by_lower[close[0]]}?" if close else ""
+    if close:
+        return f"; did you mean {by_lower[close[0]]}?"
+    return "" if ":" in name else f"; of a module that registers it: --env-name MODULE:{name}"

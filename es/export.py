@@ -10,6 +10,7 @@ import torch
 
 from es import __version__
 from es.config import Config
+from es.environments.spaces import take_picture, without_text
 from es.envs import make_bare_env
 from es.errors import UsageError, blaming
 from es.exporting import files
@@ -62,6 +63,7 @@ def _export(config: Config, restored: Restored, paths: list[Path]) -> None:
     metadata = {
         "env_id": environment["id"],
         "env_kwargs": environment["kwargs"],
+        "env_wrappers": environment.get("wrappers", []),
         "frame_skip": environment["frame_skip"],
         "noop_max": environment["noop_max"],
         "fire_reset": environment.get("fire_reset", False),
@@ -108,9 +110,9 @@ def _assemble(
     if isinstance(network, ConvLSTM) and setup.vbn_batch is not None:
         network.refer_to(torch.from_numpy(setup.vbn_batch))
     normalizer = restored_normalizer(config, setup.normalized_inputs, restored)
-    with closing(make_bare_env(setup.environment)) as bare:
-        view = make_view(bare, normalizer.statistics() if normalizer else None)
-        observation = files.example(bare.observation_space)
+    with closing(take_picture(make_bare_env(setup.environment))) as env:
+        view = make_view(env, normalizer.statistics() if normalizer else None)
+        observation = files.example(without_text(env.observation_space))
     decoder = Decoder(setup.network["actions"])
     return ExportedPolicy(view, network, decoder, observation), observation
 

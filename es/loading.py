@@ -1,77 +1,161 @@
 """A trained policy in a program of one's own."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+import gymnasium
+import numpy as np
+
 from es.config import Config
 from es.environments.atari import Opening
-from es.environments.observations import View
+from es.environments.observations import View, split
 from es.envs import make_bare_env
 from es.errors import UsageError
+from es.networks.actions import make_decoder
 from es.policy import describe
-from es.rollouts.rollout import Actor
 from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.restored import restore, restored_normalizer
+from es.runs.setup import Setup
 
 
-class Policy:
-    """Choose actions for the observations of an environment made by `gymnasium.make`.
+class Player:
+    """A policy in one episode, whose memory is its own."""
 
-    Call `reset()` before each episode. If the policy was trained with --frame-skip K, and not on an
-    Atari game, it looks at one observation in K and repeats its action in between.
-    env_id, env_kwargs: for `gymnasium.make`. settings: of the run. update, frames: how many updates
-    and frames the policy was trained for.
-    """
-
-    def __init__(
-        self, actor: Actor, view: View, opening: Opening | None, environment: dict[str, Any],
-        settings: dict[str, Any], counters: Counters | None,
-    ) -> None:  # fmt: skip
-        self.env_id: str = environment["id"]
-        self.env_kwargs: dict[str, Any] = environment["kwargs"]
-        self.settings = settings
-        self.update, self.frames = (counters.update, counters.frames) if counters else (0, 0)
+    def __init__(self, actor: Any, view: View, opening: Opening | None, setup: Setup) -> None:
         self._actor, self._view, self._opening = actor, view, opening
-        self._repeats = environment["frame_skip"]
+        self._repeats, actions = setup.environment["frame_skip"], setup.network["actions"]
+        # What makes the action of the largest outputs, of a policy that draws its actions.
+        self._largest = (
+            make_decoder(actions | {"sample": False}, actor.outputs)
+            if actions.get("sample")
+            else None
+        )
         self.reset()
 
     def reset(self, seed: int | None = None) -> None:
-        """Forget the previous episode. seed: of what --sample-actions draws in the next one."""
+        """Start an episode. seed: of what --sample-actions draws in it."""
         self._actor.reset(seed)
         self._view.reset()
         if self._opening:
             self._opening.reset()
         self._left, self._action = 0, None
 
-    def __call__(self, observation: Any, info: Mapping[str, Any] | None = None) -> Any:
-        """Return the action for an observation; raise ValueError for one of another shape.
+    def act(self, observation: Any, lives: int = 0, *, greedy: bool = False) -> Any:
+        """Return the action for the next step.
 
-        info: the observation's, which tells a policy trained with --fire-reset of lost lives.
+        lives: how many are left, for --fire-reset. greedy: draw no action.
         """
         if not self._left:
             self._action, self._left = self._actor.act(self._view(observation)), self._repeats
+            if greedy and self._largest:
+                self._action = self._largest(int(self._actor.outputs.argmax()))
         self._left -= 1
-        if self._opening:
-            return self._opening(self._action, (info or {}).get("lives", 0))
-        return self._action
+        return self._opening(self._action, lives) if self._opening else self._action
+
+
+class Policy:
+    """Choose actions for the observations of an environment made by `make_env`.
+
+    That is the one of `gymnasium.make(policy.env_id, **policy.env_kwargs)`, in the wrappers of
+    --env-wrapper. Call `reset()` before each episode. If the policy was trained with --frame-skip
+    K, and not on an Atari game, it looks at one observation in K and repeats its action in between.
+    settings: of the run. update, frames: how many updates and frames the policy was trained for.
+    """
+
+    def __init__(
+        self, new_player: Callable[[], Player], space: gymnasium.Space, setup: Setup,
+        settings: dict[str, Any], counters: Counters | None,
+    ) -> None:  # fmt: skip
+        self.env_id: str = setup.environment["id"]
+        self.env_kwargs: dict[str, Any] = setup.environment["kwargs"]
+        self.settings = settings
+        self.update, self.frames = (counters.update, counters.frames) if counters else (0, 0)
+        self._environment, self._space = setup.environment, space
+        self._new_player, self._players = new_player, [new_player()]
+        repeats, opens = setup.environment["frame_skip"] > 1, setup.environment.get("fire_reset")
+        self._remembers = setup.network["kind"] != "mlp" or repeats or bool(opens)
+
+    def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
+        """Return the environment that the policy plays; raise UsageError if it cannot be made."""
+        return make_bare_env(self._environment, render_mode, endless=False)
+
+    def reset(self, seed: int | None = None, *, which: Sequence[bool] | None = None) -> None:
+        """Forget the previous episodes. which: those of a batch that end; default: all.
+
+        seed: of what --sample-actions draws in the next ones; of a batch, seed, seed + 1, ...
+        """
+        for index, player in enumerate(self._players):
+            if which is None or which[index]:
+                player.reset(None if seed is None else seed + index)
+
+    def __call__(self, observation: Any, info: Mapping[str, Any] | None = None) -> Any:
+        """Return the action for an observation, or the actions for a batch: (N, ...).
+
+        A batch holds N observations, as a vector environment has them. Each belongs to an episode
+        of its own, whose memory the policy keeps by its place. info: the observation's, which tells
+        a policy trained with --fire-reset of lost lives. Raise ValueError for an observation of
+        another shape.
+        """
+        lives = (info or {}).get("lives", 0)
+        batch = split(self._space, observation)
+        if batch is None:
+            return self._players[0].act(observation, lives)
+        all_lives = np.broadcast_to(lives, len(batch))
+        players = self._first_players(len(batch))
+        return np.array([*map(Player.act, players, batch, all_lives)])
+
+    def predict(
+        self,
+        observation: Any,
+        state: list[Player] | None = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, list[Player] | None]:
+        """Return the actions and the state for the next call, as Stable-Baselines3's models do.
+
+        observation: as for a call. state: what the previous call returned; None begins an episode.
+        It is None for policies without memory. episode_start: (N,), which episodes begin.
+        deterministic: draw no actions. Raise ValueError if these do not fit.
+        """
+        batch = split(self._space, observation)
+        count = 1 if batch is None else len(batch)
+        players = state
+        if players is None and self._remembers:
+            players = [self._new_player() for _ in range(count)]
+        elif players is None:
+            players = self._first_players(count)
+        starts = np.broadcast_to(False if episode_start is None else episode_start, len(players))
+        actions = []
+        for player, seen, begins in zip(players, batch or [observation], starts, strict=True):
+            if begins:
+                player.reset()
+            actions.append(player.act(seen, greedy=deterministic))
+        found = np.array(actions)
+        return (found[0] if batch is None else found), (players if self._remembers else None)
+
+    def _first_players(self, count: int) -> list[Player]:
+        self._players += [self._new_player() for _ in range(count - len(self._players))]
+        return self._players[:count]
 
 
 def load_policy(
-    path: str | os.PathLike[str], *, env_name: str | None = None, small_net: bool = False,
-    greedy: bool = False,
+    path: str | os.PathLike[str], *, env_name: str | None = None, env_wrapper: Sequence[str] = (),
+    small_net: bool = False, greedy: bool = False,
 ) -> Policy:  # fmt: skip
     """Return the policy in a checkpoint, ready to play.
 
     env_name: needed for the weights of pytorch-es, which do not name their environment (with
     small_net, if they are an MLP's), and for environments of a user's own module, because a file is
-    not trusted to choose one. It may differ from the checkpoint's if the policy fits it. greedy: do
-    not draw the actions of a policy that was trained with --sample-actions. Raise
-    es.errors.UsageError if file and environment do not fit.
+    not trusted to choose one. It may differ from the checkpoint's if the policy fits it.
+    env_wrapper: the words after --env-wrapper, needed for wrappers that are not Gymnasium's for the
+    same reason. greedy: do not draw the actions of a policy that was trained with --sample-actions.
+    Raise es.errors.UsageError if file and environment do not fit.
     """
     given: dict[str, Any] = {"test": True, "restore": os.fspath(path), "greedy": greedy}
     given |= {} if env_name is None else {"env_name": env_name, "override": True}
+    given |= {"env_wrapper": tuple(env_wrapper)} if env_wrapper else {}
     given |= {"small_net": True} if small_net else {}
     # Not by a command line: tyro keeps the memory of each that it reads.
     config, restored = restore(lambda own: Config(**own | given), Config(**given))
@@ -83,10 +167,15 @@ def load_policy(
         )
     setup, theta = describe(config, restored)
     normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
-    actor = setup.recipe.make_actor()
-    actor.bind(theta, normalizer.statistics() if normalizer else None)
+    statistics = normalizer.statistics() if normalizer else None
     with closing(make_bare_env(setup.environment)) as bare:
-        view = View(bare)
+        space = bare.observation_space
+
+    def new_player() -> Player:
+        actor = setup.recipe.make_actor()
+        actor.bind(theta, statistics)
         opening = Opening(bare) if setup.environment.get("fire_reset") else None
+        return Player(actor, View(bare), opening, setup)
+
     settings = dict(ours.settings) if ours else config.saved()
-    return Policy(actor, view, opening, setup.environment, settings, ours and ours.counters)
+    return Policy(new_player, space, setup, settings, ours and ours.counters)

@@ -38,7 +38,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         config = sources.parse(argv, file)
     validate(config, combinations=not config.restore)
     limit_threads()
-    search_last(config.env_name)
+    search_last(config.imported)
     if config.list_envs is not None:
         from es.config.shipped import tuned_settings
         from es.environments.catalogue import show

@@ -1,5 +1,6 @@
 """Environment, network and parameters, made alike for training, testing and load_policy."""
 
+import json
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -42,6 +43,7 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
         shape = env.observation_space.shape or ()
         actions = _describe_actions(config, describe_actions(env.action_space, config.env_name))
         check_first_step(env, config.env_name)
+        unseen = env.get_wrapper_attr("unseen") if env.has_wrapper_attr("unseen") else ()
     finally:
         complaint = close(env)
     if complaint:
@@ -57,7 +59,7 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
     vbn_batch = _vbn_batch(config, environment, ours) if network.get("vbn") else None
     make, act = partial(make_env, environment), partial(make_actor, network, vbn_batch)
     recipe = Recipe(make, act, max_steps(environment), config.param_fraction)
-    return Setup(environment, network, recipe, vbn_batch), theta
+    return Setup(environment, network, recipe, vbn_batch, unseen), theta
 
 
 def evaluate(
@@ -116,7 +118,8 @@ def describe_network(
 def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, Any]:
     others: Any = {name: getattr(config, name) for name in SETTINGS_OF_ENVIRONMENT[2:]}
     described = describe_env(config.env_name, config.env_kwargs, **others)
-    if ours and ours.environment != described:
+    # As JSON has it: its lists were perhaps tuples.
+    if ours and ours.environment != json.loads(json.dumps(described)):
         if sources.differences(config, settings_of(ours), SETTINGS_OF_ENVIRONMENT):
             return described
         raise UsageError(

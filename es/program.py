@@ -10,7 +10,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -35,12 +35,12 @@ def hide_doors() -> None:
         sys.path[:] = [folder for folder in sys.path if folder != str(PROJECT)]
 
 
-def search_last(env_name: str) -> None:
-    """If the environment is in a module of its own, search the current folder for modules, too.
+def search_last(imported: Collection[str]) -> None:
+    """If there are modules of the user's own to import, search the current folder for them, too.
 
     It is searched after all that is installed, so that a `random.py` there hides nothing.
     """
-    if ":" in env_name:
+    if imported:
         with contextlib.suppress(ImportError):
             # A package of many parts, which a google.py would hide.
             import google  # type: ignore[import-untyped]  # noqa: F401

@@ -101,7 +101,7 @@ def prepare(argv: Sequence[str]) -> Sweep:
     if importlib.util.find_spec("optuna") is None:
         raise UsageError("sweep.py needs Optuna: pip install -r requirements-extra.txt")
     limit_threads()
-    search_last(base.env_name)
+    search_last(base.imported)
     processes = _processes(base)
     jobs = flags.jobs or max(1, cores() // processes)
     os.environ[PRELOAD] = base.env_name

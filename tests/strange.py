@@ -23,6 +23,18 @@ class Strange(gymnasium.Env):
         return self.observation_space.sample(), float(np.mean(action)), False, False, {}
 
 
+class Weighted(gymnasium.Wrapper):
+    """Pays two numbers, weighted: the reward and the step's cost."""
+
+    def __init__(self, env: gymnasium.Env, weight: np.ndarray, cost: float = 0) -> None:
+        super().__init__(env)
+        self._weight, self._cost = weight, cost
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, *rest = self.env.step(action)
+        return observation, float(self._weight.dot([float(reward), self._cost])), *rest
+
+
 BOX = spaces.Box(-1, 1, (3,))
 SPACES: dict[str, tuple[spaces.Space, spaces.Space]] = {
     "MultiDiscrete": (BOX, spaces.MultiDiscrete(np.array([[2, 3], [4, 5]]))),
@@ -37,6 +49,19 @@ SPACES: dict[str, tuple[spaces.Space, spaces.Space]] = {
     "Digits": (spaces.MultiDiscrete([3, 4]), spaces.Discrete(2)),
     "ChannelsFirst": (spaces.Box(0, 255, (3, 50, 60), np.uint8), spaces.Discrete(2)),
     "Picture": (spaces.Box(0, 255, (30, 40, 4), np.uint8), spaces.Box(-1, 1, (2,))),
+    "Whole": (BOX, spaces.Box(-3, 9, (2, 2), np.int64)),
+    "Mission": (
+        spaces.Dict(
+            direction=spaces.Discrete(4),
+            image=spaces.Box(0, 255, (7, 7, 3), np.uint8),
+            mission=spaces.Text(9),
+        ),
+        spaces.Discrete(3),
+    ),
+    "Screen": (
+        spaces.Dict(numbers=BOX, screen=spaces.Box(0, 255, (30, 40, 3), np.uint8)),
+        spaces.Discrete(3),
+    ),
     "Unbounded": (BOX, spaces.Box(-np.inf, np.inf, (2,))),
     "Words": (spaces.Text(9), spaces.Discrete(2)),
 }

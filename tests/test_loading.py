@@ -18,6 +18,8 @@ from es.rollouts.rollout import evaluation_seed
 from tests.conftest import CARTPOLE, ROOT, read
 
 MLP = ("--small-net", "--hidden-sizes", 16)
+SCREEN = ("gymnasium.wrappers:FilterObservation", "filter_keys=['screen']")
+AWARE = ("tests.strange:Weighted", "weight=[2, 1]", "gymnasium.wrappers:TimeAwareObservation")
 RUNS: dict[str, tuple[object, ...]] = {
     "CartPole-v1": MLP,
     "Pendulum-v1": (*MLP, "--obs-norm", "--action-noise", 0.1),
@@ -28,6 +30,10 @@ RUNS: dict[str, tuple[object, ...]] = {
     "BreakoutDeterministic-v4": ("--fire-reset", "--max-episode-length", 150),
     "tests.strange:ChannelsFirst-v0": ("--vbn",),
     "tests.strange:Picture-v0": (),
+    "tests.strange:Whole-v0": MLP,
+    "tests.strange:Mission-v0": (*MLP, "--obs-norm"),
+    "tests.strange:Screen-v0": ("--env-wrapper", *SCREEN),
+    "MountainCar-v0": (*MLP, "--env-wrapper", *AWARE),
 }
 
 
@@ -68,12 +74,18 @@ def test_returns_are_those_of_test(trained, program, run):
     status, out, err = program(
         "--test", "--no-render", "--restore", path, "--seed", 7, "--episodes", 2,
         *(("--env-name", name) if ":" in name else ()),
+        *(("--env-wrapper", *AWARE) if AWARE[0] in flags else ()),
     )  # fmt: skip
     assert (status, err) == (0, "")
     expected = re.findall(r"reward (-?[\d.]+), (\d+) steps", out)
     assert len(expected) == 2
-    policy = load_policy(path, env_name=name if ":" in name else None)
+    policy = load_policy(
+        path,
+        env_name=name if ":" in name else None,
+        env_wrapper=AWARE if AWARE[0] in flags else (),
+    )
     env = gymnasium.make(policy.env_id, disable_env_checker=True, **policy.env_kwargs)
+    env = policy.make_env() if "--env-wrapper" in flags else env
     skip, cap = policy.settings.get("frame_skip", 1), policy.settings["max_episode_length"]
     for index, (total, steps) in enumerate(expected):
         seed = evaluation_seed(7, policy.update, index)
@@ -152,6 +164,11 @@ def test_it_says_what_it_is_for(trained):
         ("FrozenLake-v1", 16, "a number from 0 to 15"),
         ("FrozenLake-v1", -1, "a number from 0 to 15"),
         ("tests.strange:Parts-v0", {"a": 1}, "a dict of a, b"),
+        (
+            "tests.strange:Mission-v0",
+            {"direction": 0, "image": np.zeros((7, 7, 3), np.uint8), "mission": 1},
+            r"\['mission'\] must be a text",
+        ),
         ("tests.strange:Parts-v0", {"a": 1, "b": (np.zeros(3),)}, r"\['b'\] must be 2 parts"),
         ("tests.strange:ChannelsFirst-v0", np.zeros((50, 60, 3)), r"shape \(3, 50, 60\)"),
     ],
@@ -231,3 +248,91 @@ def test_a_policy_that_draws_its_actions_plays_the_largest_output_if_it_is_greed
     observation = np.zeros(4, np.float32)  # at which both outputs are about as large
     assert {int(drawing(observation)) for _ in range(100)} == {0, 1}
     assert len({int(greedy(observation)) for _ in range(100)}) == 1
+
+
+BATCHES = {
+    "tests.strange:Picture-v0": (),
+    "tests.strange:Parts-v0": MLP,
+    "tests.strange:Mission-v0": MLP,
+    "tests.strange:Digits-v0": MLP,
+    "tests.strange:Doubles-v0": (*MLP, "--frame-skip", 2),
+    "FrozenLake-v1": MLP,
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_batch_is_played_as_by_a_policy_for_each_episode(trained, name):
+    """In a vector environment of Gymnasium's, of which one episode ends before the others."""
+    path = trained(name, "--lr", 1e-3, *BATCHES[name])
+    batched, *each = (load_policy(path, env_name=name) for _ in range(4))
+    env = gymnasium.vector.SyncVectorEnv([batched.make_env] * 3)
+    observations, _ = env.reset(seed=1)
+    batched.reset()
+    for step in range(4):
+        if step == 2:
+            each[1].reset()
+            batched.reset(which=[False, True, False])
+        parts = [*gymnasium.vector.utils.iterate(env.observation_space, observations)]
+        actions = batched(observations)
+        expected = [policy(part) for policy, part in zip(each, parts, strict=True)]
+        assert len(actions) == 3
+        assert np.array_equal(actions, expected)
+        observations = env.step(actions)[0]
+    env.close()
+
+
+def test_lives_of_a_batch_are_each_episodes_own(trained):
+    policy = load_policy(trained("BreakoutDeterministic-v4", *RUNS["BreakoutDeterministic-v4"]))
+    screens = np.zeros((2, 210, 160, 3), np.uint8)
+    for lives in ([5, 5], [5, 5], [5, 5], [5, 4]):
+        actions = policy(screens, {"lives": np.array(lives)})
+    assert actions[1] == 1  # FIRE
+
+
+def test_predict_remembers_by_its_state_as_stable_baselines_has_it(trained):
+    name = "tests.strange:Picture-v0"
+    policy, ours = (load_policy(trained(name), env_name=name) for _ in range(2))
+    images = np.random.default_rng(0).integers(0, 255, (5, 2, 30, 40, 4), dtype=np.uint8)
+    expected = [ours(pair) for pair in images]
+    state, found = None, []
+    for pair in images:
+        action, state = policy.predict(pair, state, episode_start=None)
+        policy.predict(images[0])  # another episode
+        found.append(action)
+    assert np.array_equal(found, expected)
+    action, state = policy.predict(images[0], state, episode_start=np.array([True, False]))
+    assert np.array_equal(action[0], expected[0][0])
+    assert not np.array_equal(action[1], expected[0][1])
+    single, _ = policy.predict(images[0][1])
+    assert np.array_equal(single, expected[0][1])
+    with pytest.raises(ValueError, match="argument 2"):
+        policy.predict(images[0][:1], state)
+
+
+def test_predict_draws_actions_unless_it_is_to_be_deterministic(program):
+    program.train("--sample-actions", "--max-gradient-updates", 1)
+    path = "checkpoints/CartPole-v1/latest.safetensors"
+    policy, greedy = load_policy(path), load_policy(path, greedy=True)
+    observation = np.zeros(4, np.float32)  # at which both outputs are about as large
+    drawn = [policy.predict(observation) for _ in range(100)]
+    assert {int(action) for action, _ in drawn} == {0, 1}
+    assert all(state is None for _, state in drawn)
+    for _ in range(20):
+        assert policy.predict(observation, deterministic=True)[0] == greedy(observation)
+    batch = np.zeros((2, 4), np.float32)
+    policy(batch)
+    policy.reset(seed=3)
+    pairs = [policy(batch) for _ in range(20)]
+    for place, seed in enumerate((3, 4)):
+        another = load_policy(path)
+        another.reset(seed)
+        assert [another(observation) for _ in range(20)] == [pair[place] for pair in pairs]
+
+
+def test_arguments_that_json_has_in_another_way_are_kept(trained, program):
+    """Tuples, and keys that are numbers."""
+    kwargs = "default_camera_config={'lookat': (0, 0, 1), 'distance': 5.0}"
+    path = trained("InvertedPendulum-v5", *MLP, "--env-kwargs", kwargs, "--max-episode-length", 5)
+    expected = {"lookat": (0, 0, 1), "distance": 5.0}
+    assert load_policy(path).env_kwargs["default_camera_config"] == expected
+    assert program("--restore", path, "--max-gradient-updates", 2, "--workers", 0)[0] == 0

@@ -13,7 +13,7 @@ from es.errors import TaskError
 from es.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.program import hide_doors, search_last
 from es.rollouts.pool import WorkerPool
-from es.rollouts.processes import PRELOAD, start_forkserver
+from es.rollouts.processes import IMPORTS, start_forkserver
 from es.rollouts.rollout import Result, Snapshot
 from es.runs.versions import versions
 
@@ -55,7 +55,7 @@ class Agent:
         # Otherwise every worker process runs the actor's main program, which imports Ray.
         vars(sys.modules["__main__"]).pop("__file__", None)
         hide_doors()
-        search_last(os.environ.get(PRELOAD, ""))
+        search_last(os.environ.get(IMPORTS, "").split())
         start_forkserver(preload)
         self._said: list[str] = []
         self._workers = workers

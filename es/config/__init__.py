@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from es.config.learning import AlgorithmSettings
+from es.config.option import is_wrapper
 from es.config.running import RunSettings
+
+Imported = dict[str, tuple[str, ...]]  # flags with their words
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,20 @@ class Config(RunSettings, AlgorithmSettings):  # the last base's fields come fir
     def n_most(self) -> int:
         """Return how many perturbations an update has at most."""
         return (self.n_max or 10 * self.n) if self.frames_per_update else self.n
+
+    @property
+    def imported(self) -> Imported:
+        """Return the flags, with their words, that name modules of the user's own to import.
+
+        A checkpoint is not trusted to choose what is imported: they are given again with it.
+        """
+        wrappers = filter(is_wrapper, self.env_wrapper)
+        wrapped = any(not word.startswith("gymnasium.wrappers:") for word in wrappers)
+        named = {
+            "env_name": (self.env_name,) if ":" in self.env_name else (),
+            "env_wrapper": self.env_wrapper if wrapped else (),
+        }
+        return {flag(name): words for name, words in named.items() if words}
 
     def hyperparameters(self) -> dict[str, bool | float | str | None]:
         """Return the settings of the algorithm as cells of a table, for comparing runs."""
@@ -62,6 +79,11 @@ def flag(name: str) -> str:
 def shown(value: Any) -> str:
     """Return a value as it is written after its flag."""
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def on_a_command_line(flags: Imported) -> list[str]:
+    """Return flags with their words, such as `Config.imported`, one after the other."""
+    return [word for name, words in flags.items() for word in (name, *words)]
 
 
 def flag_with_value(name: str, value: Any) -> str:

@@ -12,6 +12,7 @@ from es.config.elsewhere import OURS
 from es.errors import UsageError
 from es.program import usage_name
 
+REPEATABLE = ("--env-kwargs", "--env-wrapper")  # given twice, they mean what both say
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 RULE = re.compile(r"^ +[─-]{9,} *\n", re.MULTILINE)  # between the sections of tyro's box
 FLAG = re.compile(r"^ {6}(--.*?) *$", re.MULTILINE)  # a flag that tyro suggests or explains
@@ -29,11 +30,28 @@ def read(kind: Any, argv: Sequence[str], tool: str, **options: Any) -> Any:
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            return tyro.cli(kind, args=list(argv), prog=usage_name(tool), **options)
+            return tyro.cli(kind, args=_joined(argv), prog=usage_name(tool), **options)
     except SystemExit as leaving:
         if not leaving.code:
             raise
     raise UsageError(_one_line(box.getvalue()))
+
+
+def _joined(argv: Sequence[str]) -> list[str]:
+    """Return a command line on which each flag of REPEATABLE stands once, with all its words."""
+    plain: list[str] = []
+    found: dict[str, list[str]] = {}
+    words = plain
+    for word in argv:
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-")
+        if name in REPEATABLE:
+            words = found.setdefault(name, [])
+            words += [value] if equals else []
+        else:
+            words = plain if word.startswith("-") else words
+            words.append(word)
+    return plain + [word for name, words in found.items() for word in (name, *words)]
 
 
 def argument(field: dataclasses.Field, kind: Any, value: Any) -> tuple[str, Any, Any]:

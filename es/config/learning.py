@@ -22,6 +22,14 @@ class AlgorithmSettings:
         option.ASSIGNMENTS,
         shown="none",
     )
+    env_wrapper: tuple[str, ...] = task(
+        (),
+        "Wrapper of the environment, MODULE:CALLABLE and its arguments, such as "
+        "gymnasium.wrappers:FilterObservation filter_keys=['image']; repeat it for more, the "
+        "innermost first.",
+        option.WRAPPERS,
+        shown="none",
+    )
     max_episode_length: int = task(100_000, "Steps per episode at most.", option.LIMIT)
     variable_ep_len: bool = task(
         False, "After each update, cap training episodes at twice the batch's mean length."

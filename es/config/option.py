@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Callable
+from itertools import filterfalse
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -24,6 +25,16 @@ def between(low: float, high: float) -> Check:
     return Check(lambda value: low <= value <= high, words, (low, high))
 
 
+def _assigns(word: str) -> bool:
+    """Return whether a word is KEY=VALUE."""
+    return "=" in word and word.partition("=")[0].isidentifier()
+
+
+def is_wrapper(word: str) -> bool:
+    """Return whether a word of --env-wrapper is MODULE:CALLABLE, and not an argument."""
+    return re.fullmatch(r"[^\W\d][\w.]*:[^\W\d]\w*", word) is not None
+
+
 POSITIVE = Check(lambda value: value > 0, "must be above 0")
 SEED, LIMIT = between(0, MOST), between(1, MOST)
 BATCH, COUNT, BINS = between(2, 10**6), between(1, 10**6), between(2, 65_536)
@@ -37,8 +48,15 @@ WIDTHS = Check(
     "must be the units of 100 layers at most, each from 1 to 65536, or nothing for a linear policy",
 )
 ASSIGNMENTS = Check(
-    lambda value: all("=" in item and item.partition("=")[0].isidentifier() for item in value),
+    lambda value: all(map(_assigns, value)),
     "must be arguments of the environment, such as gravity=-9.0 continuous=True",
+)
+WRAPPERS = Check(
+    lambda value: (
+        not value or (is_wrapper(value[0]) and all(map(is_wrapper, filterfalse(_assigns, value))))
+    ),
+    "must be MODULE:CALLABLE and its arguments, such as gymnasium.wrappers:FilterObservation "
+    "\"filter_keys=['image']\"",
 )
 RAY = Check(
     lambda value: (

@@ -7,11 +7,19 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import batch_space, iterate
 
 from es.environments.atari import is_bare
 from es.environments.images import ImageView
 from es.environments.screens import ScreenView
-from es.environments.spaces import is_image, is_vector
+from es.environments.spaces import (
+    is_image,
+    is_text,
+    is_vector,
+    picture_key,
+    take_picture,
+    without_text,
+)
 
 
 class View:
@@ -21,12 +29,15 @@ class View:
     """
 
     def __init__(self, bare: gymnasium.Env) -> None:
-        self._space = space = bare.observation_space
+        self._space = bare.observation_space
+        env = take_picture(bare)
+        space = without_text(env.observation_space)
+        key = picture_key(bare.observation_space)
         self._see: Callable[[Any], Any] = np.asarray
         self.reset: Callable[[], None] = lambda: None  # starts an episode
         if is_image(space):
-            view = ScreenView() if is_bare(bare) else ImageView(bare)
-            self._see = lambda observation: view(np.asarray(observation))
+            view = ScreenView() if is_bare(bare) else ImageView(env)
+            self._see = lambda seen: view(np.asarray(seen if key is None else seen[key]))
             self.reset = view.reset
         elif not is_vector(space):
             self._see = partial(spaces.flatten, space)
@@ -38,6 +49,24 @@ class View:
         """
         _check_fit(observation, self._space)
         return self._see(observation)
+
+
+def split(space: spaces.Space, observation: Any) -> list[Any] | None:
+    """Return the observations in a batch, as a vector environment has it; None for a single one."""
+    count = _count(space, observation)
+    return None if count is None else [*iterate(batch_space(space, count), observation)]
+
+
+def _count(space: spaces.Space, observation: Any) -> int | None:
+    """Return how many observations are in a batch, by the first part of it; None: it is none."""
+    if isinstance(space, spaces.Dict):
+        for key, part in space.items():
+            return _count(part, observation[key]) if key in observation else None
+    if isinstance(space, spaces.Tuple):
+        for part, first in zip(space, observation, strict=False):
+            return _count(part, first)
+    shape = np.shape(observation)
+    return shape[0] if len(shape) == len(space.shape or ()) + 1 else None
 
 
 def _check_fit(observation: Any, space: spaces.Space, place: str = "an observation") -> None:
@@ -52,6 +81,8 @@ def _check_fit(observation: Any, space: spaces.Space, place: str = "an observati
         numbers = range(int(space.start), int(space.start + space.n))
         wanted = f"a number from {numbers[0]} to {numbers[-1]}"
         fits = np.shape(observation) == () and observation in numbers
+    elif is_text(space):
+        wanted, fits = "a text", isinstance(observation, str)
     else:
         wanted = f"an array of the shape {space.shape}"
         fits = np.shape(observation) == space.shape

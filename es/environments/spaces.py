@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 from functools import partial
+from operator import itemgetter
 from typing import Any, NoReturn
 
 import gymnasium
@@ -17,7 +18,8 @@ MAX_NUMBERS = 2**20  # of an observation, or outputs for an action: each has man
 MAX_BOUND = 1e18  # a larger one means that there is none
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 LONGEST_SHOWN = 200  # characters of a space in an error
-WRAP = "in an environment that your own module registers (--env-name my_module:MyEnv-v0)"
+FILTER = "gymnasium.wrappers:FilterObservation filter_keys=[...]"
+OWN = "a wrapper of your own (--env-wrapper my_module:my_wrapper)"
 
 
 def is_image(space: spaces.Space) -> bool:
@@ -42,34 +44,77 @@ def is_vector(space: spaces.Space) -> bool:
     return isinstance(space, spaces.Box) and len(space.shape) == 1
 
 
+def is_text(space: spaces.Space) -> bool:
+    """Return whether this is Text, or a space of a user's that holds texts."""
+    return space.dtype is not None and space.dtype.kind == "U"
+
+
+def without_text(space: spaces.Space) -> spaces.Space:
+    """Return the space without the Text entries of its Dicts, which a network cannot see."""
+    if not isinstance(space, spaces.Dict) or not list(texts(space)):
+        return space
+    kept = {key: part for key, part in space.items() if not is_text(part)}
+    return spaces.Dict({key: without_text(part) for key, part in kept.items()})
+
+
+def texts(space: spaces.Space, place: str = "") -> Iterator[str]:
+    """Yield the names of the Text entries of a Dict and of the Dicts in it."""
+    for key, part in space.items() if isinstance(space, spaces.Dict) else ():
+        yield from [f"{place}{key}"] if is_text(part) else ()
+        yield from texts(part, f"{place}{key}.")
+
+
+def picture_key(space: spaces.Space) -> str | None:
+    """Return the key of the picture that a Dict holds apart from Text, if it holds nothing else."""
+    seen = without_text(space)
+    if not isinstance(seen, spaces.Dict) or len(seen) != 1:
+        return None
+    ((key, part),) = seen.items()
+    return key if is_image(part) else None
+
+
+def take_picture(env: gymnasium.Env) -> gymnasium.Env:
+    """Return the environment with the only picture of its observations as the observation."""
+    space, key = env.observation_space, picture_key(env.observation_space)
+    if key is None or not isinstance(space, spaces.Dict):
+        return env
+    return gymnasium.wrappers.TransformObservation(env, itemgetter(key), space[key])
+
+
 def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
     """Return the environment with its observations flattened; discrete ones become one-hot.
 
-    Raise UsageError for parts without a fixed number of numbers, for pictures among other parts or
-    with many channels, and for no numbers or too many.
+    The Text entries of Dicts are left out. Raise UsageError for other parts without a fixed number
+    of numbers, for pictures among other parts or with many channels, and for no numbers or too
+    many.
     """
-    space = env.observation_space
+    space = without_text(env.observation_space)
     refuse = partial(_refuse, f"--env-name {name}: its observations are", space)
     for part in _parts(space):
-        left_out = "" if part is space else "leave it out with FilterObservation, or "
+        left_out = "" if part is space else f"leave it out with --env-wrapper {FILTER}, or "
         if not isinstance(part, LEAVES):
-            refuse(
-                f"{type(part).__name__} cannot be seen: {left_out}make a Box of it with "
-                "TransformObservation"
-            )
+            refuse(f"{type(part).__name__} cannot be seen: {left_out}make a Box of it with {OWN}")
         shape = part.shape or ()
         stacked = len(shape) > 2 and sorted(shape)[-2] >= LEAST_SIDE and part.dtype == np.uint8
         if is_image(part) or stacked:
             refuse(
                 f"a picture is seen alone, with {MAX_CHANNELS} channels at most: {left_out}make "
-                "such a one with TransformObservation"
+                f"such a one with {OWN}"
             )
     if not 0 < spaces.flatdim(space) <= MAX_NUMBERS:
         refuse(
             f"they make a vector of {spaces.flatdim(space)} numbers, and 1 to {MAX_NUMBERS} are "
-            "possible: make a smaller Box of them with TransformObservation"
+            f"possible: make a smaller Box of them with {OWN}"
         )
-    return env if is_vector(space) else gymnasium.wrappers.FlattenObservation(env)
+    return env if is_vector(space) else AsVector(env, space)
+
+
+class AsVector(gymnasium.wrappers.TransformObservation):
+    """Flatten what of the observations belongs to `space`. unseen: the Text entries left out."""
+
+    def __init__(self, env: gymnasium.Env, space: spaces.Space) -> None:
+        super().__init__(env, partial(spaces.flatten, space), spaces.flatten_space(space))
+        self.unseen = [*texts(env.observation_space)]
 
 
 def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
@@ -81,16 +126,15 @@ def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
     that are none of these, have no bounds, or need too many outputs.
     """
     refuse = partial(_refuse, f"--env-name {name}: its actions are", space)
-    is_box = isinstance(space, spaces.Box)
-    if not isinstance(space, LEAVES) or (is_box and not np.issubdtype(space.dtype, np.floating)):
+    if not isinstance(space, LEAVES):
         refuse(
-            "what is supported are Discrete, MultiDiscrete, MultiBinary and Box of floating-point "
-            "numbers: make them of one of these with TransformAction"
+            "what is supported are Discrete, MultiDiscrete, MultiBinary and Box: make "
+            f"them of one of these with {OWN}"
         )
     if not 0 < spaces.flatdim(space) <= MAX_NUMBERS:
         refuse(
             f"they need {spaces.flatdim(space)} outputs, and 1 to {MAX_NUMBERS} are possible: make "
-            "them of fewer with TransformAction"
+            f"them of fewer with {OWN}"
         )
     if isinstance(space, spaces.Discrete):
         return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
@@ -103,7 +147,7 @@ def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
         return {"kind": "multi-binary", "shape": shape}
     bounds = np.stack([space.low.reshape(-1), space.high.reshape(-1)]).astype(np.float64)
     if np.abs(bounds).max() > MAX_BOUND:
-        refuse(f"they need finite bounds (below {MAX_BOUND:g}): set some with TransformAction")
+        refuse(f"they need finite bounds (below {MAX_BOUND:g}): set some with {OWN}")
     low, high = bounds.tolist()
     described = {"kind": "box", "low": low, "high": high, "shape": shape, "dtype": dtype}
     return described | {"bins": None, "noise": 0.0}
@@ -120,4 +164,4 @@ def _parts(space: spaces.Space) -> Iterator[spaces.Space]:
 
 def _refuse(complaint: str, space: spaces.Space, remedy: str) -> NoReturn:
     shown = textwrap.shorten(str(space), LONGEST_SHOWN, placeholder=" ...")
-    raise UsageError(f"{complaint} {shown}; {remedy} of gymnasium.wrappers, {WRAP}")
+    raise UsageError(f"{complaint} {shown}; {remedy}")

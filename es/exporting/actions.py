@@ -54,6 +54,8 @@ class Decoder(nn.Module):
             return torch.stack(choices) + self.start
         if self._bins:
             largest = outputs.reshape(-1, self._bins).argmax(dim=1, keepdim=True)
-            return self.values.gather(1, largest)
-        share = (outputs.tanh() + 1) * 0.5
-        return torch.clamp(self.low + share * (self.high - self.low), self.low, self.high)
+            numbers = self.values.gather(1, largest)
+        else:
+            share = (outputs.tanh() + 1) * 0.5
+            numbers = torch.clamp(self.low + share * (self.high - self.low), self.low, self.high)
+        return numbers if self._dtype.is_floating_point else numbers.round()

@@ -17,21 +17,21 @@ from torch.nn import functional
 from es.environments.atari import is_bare
 from es.environments.images import MIDDLE_SIZE, NORMALIZER_ALPHA, PLAY_FIELD, SIZE, ImageView
 from es.environments.screens import resampling
-from es.environments.spaces import is_image
+from es.environments.spaces import is_image, without_text
 from es.kernels.layers import CLIP
 from es.noise import DoubleArray
 
 WEIGHT_BITS = 11  # of OpenCV's weights of a pixel
 
 
-def make_view(bare: gymnasium.Env, statistics: DoubleArray | None = None) -> nn.Module:
-    """Return the view of an environment as `es.envs.make_bare_env` makes it.
+def make_view(env: gymnasium.Env, statistics: DoubleArray | None = None) -> nn.Module:
+    """Return the view of what `es.envs.make_bare_env` makes and `take_picture` returns.
 
     statistics: (2, inputs), means and 1 / standard deviation, if observations are normalised.
     """
-    if not is_image(bare.observation_space):
-        return VectorView(bare.observation_space, statistics)
-    shrink = ShrinkScreen() if is_bare(bare) else ShrinkImage(ImageView(bare))
+    if not is_image(env.observation_space):
+        return VectorView(without_text(env.observation_space), statistics)
+    shrink = ShrinkScreen() if is_bare(env) else ShrinkImage(ImageView(env))
     return NormalizedImages(shrink)
 
 

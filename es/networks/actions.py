@@ -79,7 +79,7 @@ class Sampler:
 class Box:
     """Make actions within bounds: tanh of the outputs, or one of `bins` values per dimension.
 
-    An episode's noise is added to that, and the sum clipped to the bounds.
+    An episode's noise is added to that, and the sum clipped to the bounds. Integers are rounded to.
     """
 
     def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
@@ -93,6 +93,8 @@ class Box:
         self._result: Callable[[], np.ndarray] = (
             shaped.copy if dtype == action.dtype else partial(shaped.astype, dtype)
         )
+        if dtype.kind in "iub":
+            self._result = lambda: np.rint(shaped).astype(dtype)
         if bins := actions["bins"]:
             values = np.linspace(self._low, self._high, bins, dtype=np.float32)
             counts, dimensions = np.full(action.size, bins), np.arange(action.size)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 
+from es.config import Imported, on_a_command_line
 from es.errors import in_one_line
 from es.reports.one_shot import start
 from es.reports.terminal import Terminal
@@ -28,11 +29,12 @@ class VideoRecorder:
     A snapshot is a checkpoint `videos/.update-<K>-frames-<F>.safetensors`, which is deleted once
     its video `update-<K>.mp4` is there. Snapshots that an earlier process of the run has left are
     recorded first. If too many wait, every other one is left out. Those that an interrupt or a full
-    disk leaves are recorded when the run is carried on.
+    disk leaves are recorded when the run is carried on. imported: `Config.imported`.
     """
 
-    def __init__(self, directory: RunDir, env_name: str, console: Terminal) -> None:
-        self._directory, self._env_name, self._console = directory, env_name, console
+    def __init__(self, directory: RunDir, imported: Imported, console: Terminal) -> None:
+        self._directory, self._console = directory, console
+        self._imported = on_a_command_line(imported)
         self._folder = directory.path / VIDEOS
         self._folder.mkdir(exist_ok=True)
         self._delete_recordings()
@@ -109,7 +111,7 @@ class VideoRecorder:
         update, frames = _counts(snapshot)
         video = self._folder.resolve() / f"update-{update}.mp4"
         files = ("--restore", str(snapshot.resolve()), "--video", str(video))
-        failure = self._run(PROGRAM, "--test", "--silent", "--env-name", self._env_name, *files)
+        failure = self._run(PROGRAM, "--test", "--silent", *self._imported, *files)
         if failure:
             self._failure = failure
             return

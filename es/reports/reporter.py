@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
+from es.config import Imported
 from es.noise import DoubleArray
 from es.reports.append_only import Place
 from es.reports.files import METRICS, ProgressFiles
@@ -27,7 +28,7 @@ class Reporter:
     """Report the updates of the run in `directory` after those that `counters` include.
 
     title, target: of the learning curve; the target is the --target-return, if any. settings: the
-    run is compared with others by them. filmed: the environment to record videos of, or None.
+    run is compared with others by them. filmed: `Config.imported`, if videos are recorded.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Reporter:
         counters: Counters,
         target: float | None = None,
         settings: Settings,
-        filmed: str | None = None,
+        filmed: Imported | None = None,
         wandb: WandbReporter | None = None,
     ) -> None:
         self.console = console
@@ -51,7 +52,7 @@ class Reporter:
         self._files = ProgressFiles(Place(path, directory.check, warn), counters, wandb)
         self._files.events.add_hyperparameters(settings, METRICS)
         self._painter = CurvePainter(path, title, target)
-        self._recorder = VideoRecorder(directory, filmed, console) if filmed else None
+        self._recorder = None if filmed is None else VideoRecorder(directory, filmed, console)
         self._wandb = wandb
         self._frames = self._shown = counters.frames
         self._writer = BackgroundWriter(

@@ -175,7 +175,7 @@ def as_number(reward: Any) -> float:
     if found.size > 1:
         raise MisfitError(
             f"its reward is a vector, {found}, not a number: a wrapper has to make it one (for "
-            "mo-gymnasium's environments, LinearReward of mo_gymnasium.wrappers)"
+            "mo-gymnasium's environments, --env-wrapper mo_gymnasium.wrappers:LinearReward)"
         )
     return float(found.item())
 

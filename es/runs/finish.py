@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
-from es.config import FIELDS, Config
+from es.config import FIELDS, Config, on_a_command_line
 from es.errors import RunError
 from es.interrupts import Interrupted, Interrupts
 from es.program import command
@@ -82,7 +82,7 @@ def finished_already(config: Config, met: str, interrupts: Interrupts) -> int:
     if checkpoint.name == LATEST and waiting(checkpoint.parent):
         with closing(open_existing(checkpoint.parent, "--restore")) as directory:
             interrupts.defer()
-            recorder = VideoRecorder(directory, config.env_name, console)
+            recorder = VideoRecorder(directory, config.imported, console)
             recorder.close(lambda: interrupts.received is not None)
     console.close(f"Finished already: the run of {config.restore} has reached {met}.")
     return 0
@@ -90,9 +90,7 @@ def finished_already(config: Config, met: str, interrupts: Interrupts) -> int:
 
 def continue_command(config: Config, checkpoint: Path, *flags: str) -> str:
     """Return the command that continues or plays a checkpoint of this run."""
-    # A file is not trusted to choose what is imported.
-    environment = ("--env-name", config.env_name) if ":" in config.env_name else ()
-    return command("main", *flags, "--restore", checkpoint, *environment)
+    return command("main", *flags, "--restore", checkpoint, *on_a_command_line(config.imported))
 
 
 def play_out(

@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from es.algorithm.normalizer import Normalizer
-from es.config import Config, sources
+from es.config import Config, on_a_command_line, shown, sources
 from es.config.validation import validate
 from es.errors import UsageError
 from es.program import command
@@ -20,7 +21,8 @@ from es.runs.directory import LATEST
 
 Restored = Checkpoint | dict[str, Tensor] | None  # ours, the weights of pytorch-es, or nothing
 SETTINGS_OF_ENVIRONMENT = (
-    "env_name", "env_kwargs", "frame_skip", "noop_max", "fire_reset", "sticky_actions"
+    "env_name", "env_kwargs", "env_wrapper", "frame_skip", "noop_max", "fire_reset",
+    "sticky_actions",
 )  # fmt: skip
 SETTINGS_OF_SCORES = (
     *SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation", "sample_actions"
@@ -48,11 +50,19 @@ def restore(
         update: sources.from_mapping(former, damaged) for update, former in restored.history.items()
     }
     restored = restored._replace(history=history)
-    if ":" in own["env_name"] and own["env_name"] != config.env_name:
-        named = ("--env-name", own["env_name"])
+    before = Config(**own)
+    # The environment's module must be the same, as its name has a default.
+    given = {"--env-wrapper": config.env_wrapper, **config.imported}
+    unnamed = {
+        flag: words
+        for flag, words in before.imported.items()
+        if (given.get(flag) != words if flag == "--env-name" else not given.get(flag))
+    }
+    if unnamed:
+        words, plays = on_a_command_line(unnamed), " in ".join(map(shown, unnamed.values()))
         raise UsageError(
-            f"--restore {config.restore}: plays {own['env_name']}, and would import its module; "
-            f"if you know it, give {command('main', *argv, *named) if argv else ' '.join(named)}"
+            f"--restore {config.restore}: plays {plays}, and would import its module; "
+            f"if you know it, give {command('main', *argv, *words) if argv else shlex.join(words)}"
         )
     left_out = {"restore", "run_dir", "override"}
     if config.instead:
@@ -62,7 +72,6 @@ def restore(
     below = {name: own[name] for name in own.keys() - left_out}
     config = replace(parse(below), restore=config.restore)
     validate(config)
-    before = Config(**own)
     if changed := sources.differences(config, before, SETTINGS_OF_POLICY):
         raise UsageError(
             f"{'; '.join(changed)}: the policy is made for it; leave it out, or start a new run"

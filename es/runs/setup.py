@@ -1,5 +1,6 @@
 """A run's environment and network, as plain descriptions."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from es.noise import FloatArray
@@ -9,13 +10,15 @@ from es.rollouts.rollout import Recipe
 class Setup(NamedTuple):
     """Environment and network as plain descriptions; with the recipe, every process builds them.
 
-    vbn_batch: (128, 1, 42, 42) float32, if virtual batch normalisation is used.
+    vbn_batch: (128, 1, 42, 42) float32, if virtual batch normalisation is used. unseen: the entries
+    of observations that the network does not see.
     """
 
     environment: dict[str, Any]
     network: dict[str, Any]
     recipe: Recipe
     vbn_batch: FloatArray | None = None
+    unseen: Sequence[str] = ()
 
     @property
     def normalized_inputs(self) -> int:

@@ -19,7 +19,7 @@ from es.reports.wandb import WandbReporter
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.interface import Pool
 from es.rollouts.pool import WorkerPool
-from es.rollouts.processes import PRELOAD, cores
+from es.rollouts.processes import IMPORTS, PRELOAD, cores
 from es.runs import directory as rundir
 from es.runs.checkpoint import Checkpoint, Counters, History, load
 from es.runs.directory import RunDir
@@ -65,6 +65,8 @@ def start_run(
             "using the MLP (--small-net)."
         )
         config = dataclasses.replace(config, small_net=True)
+    if setup.unseen:
+        console.say(f"Text is not seen: {', '.join(setup.unseen)}.")
     default, restore = rundir.default_path("checkpoints", config.env_name), Path(config.restore)
     with rundir.writable(Path(config.run_dir or default)):
         path, same_run = rundir.choose(config.run_dir, default, restore if ours else None)
@@ -106,7 +108,7 @@ def start_run(
             counters=counters,
             target=config.target_return,
             settings=config.hyperparameters() | told_of,
-            filmed=config.env_name if config.video_every else None,
+            filmed=config.imported if config.video_every else None,
             wandb=wandb,
         )
     if wandb:
@@ -139,7 +141,7 @@ def _start_pool(
         recipe,
         patience=config.ray_timeout,
         preload=FOR_WORKERS,
-        variables={PRELOAD: config.env_name},
+        variables={PRELOAD: config.env_name, IMPORTS: " ".join(config.imported)},
         **settings,
     )
     return pool, pool.sum_noise

@@ -16,6 +16,7 @@ from es.reports import plotting
 from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
 from es.runs.directory import LATEST, write_text
+from es.runs.finish import continue_command
 from es.sweeps.space import base_params, trial_settings
 from es.sweeps.study import (
     FRAMES,
@@ -103,7 +104,7 @@ def conclude(study: optuna.Study, sweep: Sweep, console: Terminal) -> str:
     console.say(
         f"Best: trial {best.number}, {_found(sweep, best)}\n"
         f"{_gain(study, sweep, best)}"
-        f"Watch it: {command('main', *watching(), '--restore', run / LATEST)}"
+        f"Watch it: {continue_command(sweep.base, run / LATEST, *watching())}"
     )
     train = command("main", "--config", sweep.directory / BEST_SETTINGS)
     return f"Train with its settings (for longer: give another budget, too): {train}"

@@ -7,6 +7,7 @@ import pytest
 from es.config import FIELDS, Config, flag
 from es.config.elsewhere import NAMES, OURS
 from es.config.sources import parse
+from es.config.validation import validate
 from es.errors import UsageError
 from tests.conftest import ROOT, run_python
 
@@ -43,6 +44,19 @@ def test_flags_are_read():
     assert (config.n, config.lr, config.workers, config.seed) == (10, 0.01, "auto", 7)
     assert (config.target_return, config.run_dir) == (-5.5, "here")
     assert parse(["--workers", "3"]).workers == 3
+
+
+def test_flags_whose_words_come_bit_by_bit_may_be_repeated():
+    config = parse(
+        [
+            "--env-wrapper", "a.b:C", "d=1", "--env-kwargs", "x=1", "--lr", "0.5", "--env_wrapper",
+            "e:F", "--env-kwargs=y=--z",
+        ]
+    )  # fmt: skip
+    assert config.env_wrapper == ("a.b:C", "d=1", "e:F")
+    assert (config.env_kwargs, config.lr) == (("x=1", "y=--z"), 0.5)
+    with pytest.raises(UsageError, match=r"--env-wrapper x=1: must be MODULE:CALLABLE"):
+        validate(parse(["--env-wrapper", "x=1"]))
 
 
 def test_an_error_is_one_line_where_boxes_cannot_be_drawn(monkeypatch):

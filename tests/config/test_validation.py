@@ -30,6 +30,7 @@ def check_of(name: str) -> Check:
         "--sigma-decay 0.0", "--sigma-min 0.0", "--momentum 1.0", "--momentum -0.5",
         "--weight-decay -1.0", "--top-directions 0", "--episodes-per-perturbation 0",
         "--param-fraction 0.0", "--param-fraction 1.5", "--env-kwargs g",
+        "--env-wrapper a.b.C", "--env-wrapper a:b c", "--env-wrapper a:b:c",
         "--max-episode-length 9007199254740993", "--target-return -1e+300",
     ],
 )  # fmt: skip

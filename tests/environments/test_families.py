@@ -18,6 +18,8 @@ ENVIRONMENTS = [
     "tests.strange:Matrix-v0", "tests.strange:Matrix-v0 --action-bins 4 --action-noise 1",
     "tests.strange:Doubles-v0 --action-noise 9", "tests.strange:Parts-v0",
     "tests.strange:Digits-v0", "tests.strange:ChannelsFirst-v0", "tests.strange:Picture-v0",
+    "tests.strange:Whole-v0", "tests.strange:Whole-v0 --action-bins 3 --action-noise 5",
+    "tests.strange:Mission-v0",
 ]  # fmt: skip
 
 

@@ -148,9 +148,10 @@ def test_settings_of_atari_games_are_errors_elsewhere(setting):
 def test_values_of_arguments():
     texts = {
         "a": 1, "b": -2.5, "c": "text", "d": True, "e": False, "f": None, "g": [1, 2], "h": "1_x",
-        "i": "x=y", "j": "{1}", "k": "(1, 'a')",
+        "i": "x=y", "j": "{1}", "k": "(1, 'a')", "l": {"m": [True, None, {"n": 1}]}, "o": {1: [2]},
     }  # fmt: skip
     given = ["d=true", "e=False", "j={1}", "k=(1, 'a')", "g=[1,2]"]
+    given += ['l={"m": [true, null, {"n": 1}]}', "o={1: [2]}"]
     given += [f"{key}={texts[key]}" for key in "abcfhi"]
     assert describe_env("CartPole-v1", given)["kwargs"] == texts | {"k": (1, "a")}
 

@@ -8,6 +8,7 @@ from gymnasium import spaces
 from torch.utils._pytree import tree_map
 
 from es.environments.observations import View
+from es.environments.spaces import take_picture
 from es.envs import describe_env, make_bare_env
 from es.exporting.views import make_view
 from tests.strange import SPACES
@@ -57,6 +58,24 @@ def test_vectors_are_flattened_as_in_training(name):
     for expected, found in seen(View(env), make_view(env), [space.sample() for _ in range(5)]):
         assert found.shape == expected.shape
         assert np.abs(found - expected).max() < 1e-6
+
+
+def test_texts_are_left_out_and_a_lone_picture_is_the_observation():
+    words, numbers = spaces.Text(9), spaces.Box(-1, 1, (2,))
+    mixed = spaces.Dict(mission=words, inner=spaces.Dict(also=words, numbers=numbers))
+    mixed.seed(0)
+    observation = mixed.sample()
+    found, _ = make_view(Shows(mixed))(
+        tree_map(torch.from_numpy, {"inner": {"numbers": observation["inner"]["numbers"]}}), None
+    )
+    assert np.array_equal(found, View(Shows(mixed))(observation))
+    picture = spaces.Dict(mission=words, screen=IMAGES["uint8"])
+    picture.seed(0)
+    env, observation = Shows(picture), picture.sample()
+    view, module = View(env), make_view(take_picture(env))
+    view.reset()
+    found, _ = module(torch.from_numpy(observation["screen"]), module.initial)
+    assert np.abs(found.numpy() - view(observation)).max() < 1e-5
 
 
 def test_vectors_are_normalised_in_double_precision():

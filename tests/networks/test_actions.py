@@ -52,6 +52,19 @@ def test_continuous_actions_are_tanh_scaled_to_the_bounds():
     assert (shaped.shape, shaped.dtype) == ((2, 2), np.float64)
 
 
+def test_whole_numbers_are_the_nearest():
+    space = gymnasium.spaces.Box(-3, 9, (2, 2), np.int16)
+    actions = describe_actions(space, "")
+    outputs = [-100.0, 100.0, 0.0, np.arctanh((5.6 - 3) / 6)]
+    action = decode(actions, outputs)
+    assert (action.tolist(), action.dtype) == ([[-3, 9], [3, 6]], np.int16)
+    assert decode(actions, outputs, noise_seeds=(1, 2)) in space
+    noisy = decode(actions | {"noise": 50.0}, outputs, noise_seeds=(1, 2))
+    assert noisy in space
+    assert set(noisy.reshape(-1).tolist()) <= {-3, 9}  # beyond which all of that noise goes
+    assert decode(actions | {"bins": 2}, [0, 1, 1, 0, 0, 1, 0, 1]).tolist() == [[9, -3], [9, 9]]
+
+
 @pytest.mark.parametrize("changes", [{}, {"bins": 3}, {"noise": 1.0}])
 def test_bounds_that_are_doubles_are_kept(changes):
     """float32(0.1) is above 0.1."""

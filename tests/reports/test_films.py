@@ -108,7 +108,7 @@ def checkpoint(program):
 def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatch, capfd):
     """Every other video, never the last; the next process records the oldest first."""
     monkeypatch.setattr(VideoRecorder, "_work", lambda recorder: None)
-    recorder = VideoRecorder(run, "CartPole-v1", Terminal(silent=True))
+    recorder = VideoRecorder(run, {}, Terminal(silent=True))
     for update in range(25):
         counters = checkpoint.counters._replace(update=update, frames=100 * update)
         recorder.record(checkpoint._replace(counters=counters))
@@ -120,13 +120,13 @@ def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatc
     monkeypatch.setattr(
         VideoRecorder, "_record", lambda recorder, snapshot: recorded.append(snapshot.name)
     )
-    VideoRecorder(run, "CartPole-v1", Terminal(silent=True)).close(lambda: False)
+    VideoRecorder(run, {}, Terminal(silent=True)).close(lambda: False)
     kept = [0, *range(1, 20, 2), *range(20, 25)]
     assert recorded == [f".update-{each}-frames-{100 * each}.safetensors" for each in kept]
 
 
 def test_a_video_that_was_left_out_is_no_failure(run, started, capfd):
-    recorder = VideoRecorder(run, "CartPole-v1", Terminal(silent=True))
+    recorder = VideoRecorder(run, {}, Terminal(silent=True))
     recorder._queue.put(run.path / "videos/.update-2-frames-70.safetensors")
     recorder.close(lambda: False)
     assert not started
@@ -136,7 +136,7 @@ def test_a_video_that_was_left_out_is_no_failure(run, started, capfd):
 def test_nothing_is_recorded_into_a_run_that_has_taken_the_place_of_this_one(
     run, checkpoint, started, capfd
 ):
-    recorder = VideoRecorder(run, "CartPole-v1", Terminal(silent=True))
+    recorder = VideoRecorder(run, {}, Terminal(silent=True))
     run.path.rename(run.path.with_name("away"))
     folder = run.path / "videos"
     folder.mkdir(parents=True)
@@ -162,7 +162,7 @@ def test_a_preview_that_cannot_be_made_holds_up_no_other_video(run, monkeypatch,
         return "No space left on device" if module == videos.PREVIEW else ""
 
     monkeypatch.setattr(VideoRecorder, "_run", run_module)
-    VideoRecorder(run, "CartPole-v1", Terminal(silent=True)).close(lambda: False)
+    VideoRecorder(run, {}, Terminal(silent=True)).close(lambda: False)
     assert started == [
         "es update-2.mp4", "es.reports.preview 70", "es update-10.mp4", "es.reports.preview 900"
     ]  # fmt: skip
@@ -179,7 +179,7 @@ def test_who_is_in_a_hurry_waits_for_no_video(run, monkeypatch, capfd):
     monkeypatch.setattr(videos, "PROGRAM", "lingering")
     monkeypatch.setenv("PYTHONPATH", str(run.path))
     (run.path / "lingering.py").write_text("import time; open('begun', 'w'); time.sleep(3600)")
-    recorder = VideoRecorder(run, "CartPole-v1", Terminal(silent=False))
+    recorder = VideoRecorder(run, {}, Terminal(silent=False))
     wait_until(Path("begun").exists)
     recorder.close(lambda: True)
     assert recorder._process

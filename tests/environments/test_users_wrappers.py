@@ -1,0 +1,110 @@
+"""Wrappers of a user's around an environment (--env-wrapper)."""
+
+import re
+
+import pytest
+
+from es.envs import describe_env, make_bare_env, make_env, max_steps
+from es.errors import UsageError
+from tests.conftest import read, same_run
+
+FILTER = "gymnasium.wrappers:FilterObservation"
+
+
+def wrapped(name, *words):
+    return describe_env(name, env_wrapper=words)
+
+
+def test_wrappers_lie_around_the_environment_the_first_one_innermost():
+    description = wrapped(
+        "tests.strange:Mission-v0", FILTER, "filter_keys=['image', 'mission']", FILTER,
+        "filter_keys=['image']", "gymnasium.wrappers:FlattenObservation",
+    )  # fmt: skip
+    bare = make_bare_env(description)
+    assert re.findall(r"\w+Observation", str(bare)) == ["FlattenObservation"] + 2 * [
+        "FilterObservation"
+    ]
+    assert bare.observation_space.shape == make_env(description).observation_space.shape == (147,)
+
+
+def test_an_environment_in_a_wrapper_counts_its_own_steps():
+    """Some wrappers ask for the limit, and others play several steps as one."""
+    description = wrapped("MountainCar-v0", "gymnasium.wrappers:TimeAwareObservation")
+    assert max_steps(description) is None
+    env = make_env(description)
+    env.reset(seed=0)
+    assert [env.step(1)[3] for _ in range(200)] == [False] * 199 + [True]
+
+
+def test_lists_are_arrays_where_a_wrapper_asks_for_an_array():
+    weight = "weight=[0.5, 2]"
+    env = make_env(wrapped("CartPole-v1", "tests.strange:Weighted", weight, "cost=-3"))
+    env.reset(seed=0)
+    assert env.step(0)[1] == 0.5 - 6
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([FILTER.replace("Filter", "Filer")], f"has no such wrapper; did you mean {FILTER}"),
+        (["nowhere:Wrapper"], r"cannot be made \(ModuleNotFoundError: No module named 'nowhere'"),
+        (["tests.strange:Weighted"], r"cannot be made \(TypeError.*weight"),
+        (["tests.strange:BOX"], "tests.strange has no such wrapper$"),
+        (["inspect:getdoc"], "makes a str, and not an environment"),
+        (["gymnasium.wrappers:NormalizeObservation"], "give --obs-norm"),
+        (["gymnasium.wrappers:NormalizeReward"], "leave it out"),
+        (["gymnasium.wrappers:RecordVideo", "video_folder=x"], "give --video-every"),
+    ],
+)
+def test_what_is_no_wrapper_is_an_error(words, said):
+    with pytest.raises(UsageError, match=f"(?s)--env-wrapper {words[0]}.*{said}"):
+        make_env(wrapped("CartPole-v1", *words))
+
+
+RUN = ("--n", 2, "--seed", 1, "--max-episode-length", 6, "--max-gradient-updates")
+OWN = ("--env-wrapper", "tests.strange:Weighted", "weight=[0.5, 2]", "cost=3")
+
+
+def train(program, updates, folder, *flags):
+    status, out, err = program(*RUN, updates, "--run-dir", folder, *flags)
+    assert (status, err) == (0, "")
+    return out, f"{folder}/latest.safetensors"
+
+
+def test_a_run_in_a_wrapper_goes_on_to_the_bit_and_its_workers_play_the_same(program):
+    cartpole = ("--env-name", "CartPole-v1", *OWN)
+    out, path = train(program, 4, "whole", "--workers", 0, *cartpole)
+    train(program, 2, "parts", "--workers", 2, *cartpole)
+    _, parts = train(
+        program, 4, "parts", "--workers", 0, "--restore", "parts/latest.safetensors", *OWN
+    )
+    assert same_run(read(path), read(parts))
+    assert read(path).environment["wrappers"] == [
+        {"name": OWN[1], "kwargs": {"weight": [0.5, 2], "cost": 3}}
+    ]
+    assert float(re.findall(r"Unperturbed reward: (.*)", out)[0]) == 6 * 6.5
+    assert "--env-wrapper tests.strange:Weighted 'weight=[0.5, 2]' cost=3\n" in out
+
+
+def test_a_checkpoint_does_not_choose_what_is_imported(program):
+    _, path = train(program, 1, "run", "--workers", 0, "--env-name", "CartPole-v1", *OWN)
+    test = ("--test", "--no-render", "--restore", path, "--episodes", 1)
+    status, _, err = program(*test)
+    assert status == 2
+    assert "plays tests.strange:Weighted" in err
+    assert "would import its module; if you know it, give " in err
+    assert program(*test, *OWN)[0] == 0
+    other = ("--env-wrapper", "gymnasium.wrappers:TimeLimit", "max_episode_steps=3")
+    assert "Episode 1: reward 3.00, 3 steps\n" in program(*test, *other)[1]
+    status, _, err = program("--restore", path, *other)
+    assert status == 2
+    assert "--env-wrapper gymnasium.wrappers:TimeLimit max_episode_steps=3 differs from" in err
+
+
+def test_those_of_gymnasium_need_not_be_named_again(program):
+    keys = ("--env-wrapper", FILTER, "filter_keys=('direction', 'mission')")
+    env = ("--env-name", "tests.strange:Mission-v0")
+    out, path = train(program, 1, "run", "--workers", 0, *env, *keys)
+    assert "is seen as a vector of 4 numbers" in out
+    assert "Text is not seen: mission.\n" in out
+    train(program, 2, "run", "--workers", 0, "--restore", path, *env)
