@@ -10,10 +10,11 @@ from es.environments.atari import Opening
 from es.environments.observations import View
 from es.envs import make_bare_env
 from es.errors import UsageError
+from es.noise import DoubleArray, FloatArray
 from es.policy import describe
 from es.rollouts.rollout import Actor
 from es.runs.checkpoint import Checkpoint, Counters
-from es.runs.restored import restore, restored_normalizer
+from es.runs.restored import Restored, restore, restored_normalizer
 
 
 class Policy:
@@ -35,6 +36,14 @@ class Policy:
         self.update, self.frames = (counters.update, counters.frames) if counters else (0, 0)
         self._actor, self._view, self._opening = actor, view, opening
         self._repeats = environment["frame_skip"]
+        self.reset()
+
+    def bind(
+        self, theta: FloatArray, statistics: DoubleArray | None, counters: Counters
+    ) -> None:
+        """Play these parameters, (P,) float32, with the statistics of a `Snapshot`, from now on."""
+        self._actor.bind(theta, statistics)
+        self.update, self.frames = counters.update, counters.frames
         self.reset()
 
     def reset(self, seed: int | None = None) -> None:
@@ -75,12 +84,17 @@ def load_policy(
     given |= {"small_net": True} if small_net else {}
     # Not by a command line: tyro keeps the memory of each that it reads.
     config, restored = restore(lambda own: Config(**own | given), Config(**given))
-    ours = restored if isinstance(restored, Checkpoint) else None
-    if ours is None and env_name is None:
+    if env_name is None and not isinstance(restored, Checkpoint):
         raise UsageError(
             f"{path}: holds weights alone: say what they play, as in "
             'load_policy(path, env_name="CartPole-v1", small_net=True)'
         )
+    return make_policy(config, restored)
+
+
+def make_policy(config: Config, restored: Restored) -> Policy:
+    """Return the policy that was restored, with the settings that are chosen for it."""
+    ours = restored if isinstance(restored, Checkpoint) else None
     setup, theta = describe(config, restored)
     normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
     actor = setup.recipe.make_actor()
