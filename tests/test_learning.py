@@ -152,9 +152,8 @@ def test_what_the_callback_raises_ends_the_run_with_its_files():
         raise LookupError("mine")
 
     with pytest.raises(LookupError, match="mine"):
-        learn(**QUICK, workers=1, callback=fail, run_dir="run")
+        learn(**HERE, callback=fail, run_dir="run")
     assert read("run/latest.safetensors").counters.update == 1
-    assert not psutil.Process().children()
 
 
 def test_ctrl_c_saves_the_run_and_is_raised():

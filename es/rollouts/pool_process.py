@@ -50,6 +50,7 @@ class PoolProcess:
             )
         finally:
             theirs.close()
+        self.pid = self._process.pid
         self._link = Connection(ours.detach())
         self._say: Callable[[str], None] = print
         self._workers = ""

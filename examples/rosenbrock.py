@@ -1,0 +1,74 @@
+"""Minimise any function with ask and tell: the 100-dimensional Rosenbrock function, in parallel.
+
+python examples/rosenbrock.py [UPDATES]
+"""
+
+import sys
+
+import numpy as np
+
+from es.algorithm.strategy import Strategy
+from es.rollouts.by_value import ByValue
+from es.rollouts.pool import WorkerPool
+from es.rollouts.pool_process import PoolProcess
+from es.rollouts.rollout import Recipe, Snapshot, training_tasks
+
+DIMENSIONS, PERTURBATIONS, SEED = 100, 100, 1
+
+
+def rosenbrock(x):
+    """Return sum of 100 (x[i+1] - x[i]^2)^2 + (1 - x[i])^2, which is 0 where all x are 1."""
+    return float(np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2))
+
+
+class Function:
+    """The function as an environment: an episode has one step, whose reward is its value."""
+
+    def reset(self, *, seed=None):
+        return None, {}
+
+    def step(self, action):
+        return None, -rosenbrock(action), True, False, {}  # the strategy maximises
+
+    def close(self):
+        pass
+
+
+class Parameters:
+    """The perturbed parameters as a policy: the action is they themselves."""
+
+    def bind(self, theta, statistics=None):
+        self.theta = theta
+
+    def reset(self, seed=None, noise_seeds=None):
+        pass
+
+    def act(self, observation):
+        return self.theta.astype(np.float64)
+
+    def observed(self):
+        return None
+
+
+def minimise(updates):
+    """Return the function's value at the start and after each tenth of the updates."""
+    theta = np.zeros(DIMENSIONS, np.float32)
+    strategy = Strategy(
+        theta, n=PERTURBATIONS, sigma=0.05, sigma_decay=0.01 ** (1 / updates), lr=0.05,
+        lr_schedule="cosine", updates=updates, optimizer_name="adam", seed=SEED,
+    )  # fmt: skip
+    values = [rosenbrock(theta)]
+    with PoolProcess() as pool:  # which needs no `if __name__ == "__main__"`
+        recipe = Recipe(ByValue(Function), ByValue(Parameters))
+        pool.open(WorkerPool, recipe, size=DIMENSIONS, members=PERTURBATIONS, workers="auto")
+        for update in range(1, updates + 1):
+            tasks = training_tasks(SEED, strategy.update, strategy.ask(), cap=1)
+            results = pool.evaluate(Snapshot(theta, strategy.sigma), tasks)
+            strategy.tell([result.episode_return for result in results])
+            if update % (updates // 10) == 0:
+                values.append(rosenbrock(theta))
+                print(f"update {update}: {values[-1]:.4g}")
+    return values
+
+
+minimise(int(sys.argv[1]) if len(sys.argv) > 1 else 3000)
