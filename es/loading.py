@@ -38,9 +38,7 @@ class Policy:
         self._repeats = environment["frame_skip"]
         self.reset()
 
-    def bind(
-        self, theta: FloatArray, statistics: DoubleArray | None, counters: Counters
-    ) -> None:
+    def bind(self, theta: FloatArray, statistics: DoubleArray | None, counters: Counters) -> None:
         """Play these parameters, (P,) float32, with the statistics of a `Snapshot`, from now on."""
         self._actor.bind(theta, statistics)
         self.update, self.frames = counters.update, counters.frames

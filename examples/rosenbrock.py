@@ -4,6 +4,7 @@ python examples/rosenbrock.py [UPDATES]
 """
 
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from es.rollouts.rollout import Recipe, Snapshot, training_tasks
 DIMENSIONS, PERTURBATIONS, SEED = 100, 100, 1
 
 
-def rosenbrock(x):
+def rosenbrock(x: np.ndarray) -> float:
     """Return sum of 100 (x[i+1] - x[i]^2)^2 + (1 - x[i])^2, which is 0 where all x are 1."""
     return float(np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2))
 
@@ -24,33 +25,33 @@ def rosenbrock(x):
 class Function:
     """The function as an environment: an episode has one step, whose reward is its value."""
 
-    def reset(self, *, seed=None):
+    def reset(self, *, seed: int | None = None) -> tuple[None, dict[str, Any]]:
         return None, {}
 
-    def step(self, action):
+    def step(self, action: np.ndarray) -> tuple[None, float, bool, bool, dict[str, Any]]:
         return None, -rosenbrock(action), True, False, {}  # the strategy maximises
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
 class Parameters:
     """The perturbed parameters as a policy: the action is they themselves."""
 
-    def bind(self, theta, statistics=None):
+    def bind(self, theta: np.ndarray, statistics: Any = None) -> None:
         self.theta = theta
 
-    def reset(self, seed=None, noise_seeds=None):
+    def reset(self, seed: Any = None, noise_seeds: Any = None) -> None:
         pass
 
-    def act(self, observation):
+    def act(self, observation: None) -> np.ndarray:
         return self.theta.astype(np.float64)
 
-    def observed(self):
+    def observed(self) -> None:
         return None
 
 
-def minimise(updates):
+def minimise(updates: int) -> None:
     """Return the function's value at the start and after each tenth of the updates."""
     theta = np.zeros(DIMENSIONS, np.float32)
     strategy = Strategy(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -23,7 +24,13 @@ from es.reports.record import COLUMNS
 from tests.awful import Awful
 from tests.conftest import ROOT, RUN, all_gone, read, rows, same, same_run, timeless
 
-QUICK = {"env_name": "CartPole-v1", "n": 4, "seed": 1, "small_net": True, "silent": True}
+QUICK: dict[str, Any] = {
+    "env_name": "CartPole-v1",
+    "n": 4,
+    "seed": 1,
+    "small_net": True,
+    "silent": True,
+}
 HERE = QUICK | {"workers": 0}
 OBSERVATION = np.array([0.01, -0.02, 0.03, 0.04], np.float32)
 
@@ -37,7 +44,7 @@ def state_of_this_process():
         [*sys.path],
         sys.modules["__main__"],
         random.getstate(),
-        np.random.get_state()[1].tolist(),
+        str(np.random.get_state()),
         torch.get_rng_state().tolist(),
         torch.get_num_threads(),
         gymnasium.logger.min_level,

@@ -64,7 +64,7 @@ def parse(
 def complete(values: Mapping[str, Any]) -> Config:
     """Return the settings with these values, the others by default."""
     speed = values.get("max_speed")
-    return Config(**({"lr": STEP_OF_SPEED * speed} if speed else {}) | values)
+    return Config(**{**({"lr": STEP_OF_SPEED * speed} if speed else {}), **values})
 
 
 def given(argv: Sequence[str]) -> set[str]:

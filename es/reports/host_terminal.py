@@ -61,7 +61,9 @@ class NotebookView(RunView):
         from IPython.display import display
 
         self._on = True
-        self._handle: Any = display(self._picture(), raw=True, display_id=True)
+        self._handle: Any = display(  # type: ignore[no-untyped-call]
+            self._picture(), raw=True, display_id=True
+        )
 
     def report(self, record: Record, best: float | None) -> None:
         """Show the figures of an update, and the best score so far."""

@@ -184,9 +184,7 @@ def conclude(
     return 0, f"Finished: {done}{saved}"
 
 
-def say_last(
-    config: Config, run_dir: Path, console: Terminal, status: int, last_line: str
-) -> None:
+def say_last(config: Config, run_dir: Path, console: Terminal, status: int, last_line: str) -> None:
     """Say what to try after a run that missed its target, how to watch it, and the last line."""
     if status == MISSED:
         console.say(_advice(config, run_dir))

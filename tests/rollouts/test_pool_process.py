@@ -2,7 +2,7 @@
 
 import os
 import signal
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,15 +11,15 @@ from es.rollouts.by_value import ByValue
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.pool_process import PoolProcess
-from es.rollouts.rollout import Recipe
 from tests.conftest import all_gone, descendants, wait_until
-from tests.fakes import SNAPSHOT, TASKS, Counting, Summing, recipe
+from tests.fakes import SNAPSHOT, TASKS, recipe
 
-SETTINGS = {"size": 10, "members": 10, "workers": 2}
+SETTINGS: dict[str, Any] = {"size": 10, "members": 10, "workers": 2}
 
 
 def test_it_is_the_pool_that_it_makes(tmp_path):
-    said, done = [], []
+    said: list[str] = []
+    done: list[int] = []
     slow = recipe(log=str(tmp_path / "log"), seconds=0.01)  # enough for both to take part
     process = PoolProcess()
     process.open(WorkerPool, slow, say=said.append, **SETTINGS)
@@ -66,5 +66,3 @@ def test_what_lies_in_main_is_pickled_with_what_it_needs_and_found_by_its_name()
     assert made() == 6
     assert __main__.FACTOR == 2
     del __main__.FACTOR
-    assert Recipe(ByValue(Counting), ByValue(Summing)).make_env().length == 5
-    assert not [*Path().iterdir()]
