@@ -35,19 +35,20 @@ def test_it_is_the_pool_that_it_makes(tmp_path):
     assert (tmp_path / "log").read_text() == "closed\n" * 2
 
 
-def test_whatever_happens_nothing_is_left_running():
-    """The batch under way would last for hours."""
-    endless = recipe(length=1000, seconds=1.0)
+def test_whatever_happens_nothing_is_left_running(tmp_path):
+    """The episode under way would last for a quarter of an hour; the other worker is idle."""
+    endless = recipe(length=1000, seconds=1.0, log=str(tmp_path / "log"))
     with PoolProcess() as process:
         process.open(WorkerPool, endless, **SETTINGS)
         family = descendants(os.getpid())
-        process.prepare(SNAPSHOT, TASKS)
+        process.prepare(SNAPSHOT, TASKS[:1])
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 0.5)
         with pytest.raises(KeyboardInterrupt):
-            process.evaluate(SNAPSHOT, TASKS)
+            process.evaluate(SNAPSHOT, TASKS[:1])
         signal.signal(signal.SIGALRM, before)
     assert all_gone(family)
+    assert (tmp_path / "log").read_text() == "closed\n"
     with PoolProcess() as process:
         with pytest.raises(RunError, match="unexpected keyword argument 'nonsense'"):
             process.open(WorkerPool, recipe(nonsense=1), **SETTINGS | {"workers": None})
