@@ -48,7 +48,7 @@ def test_whatever_happens_nothing_is_left_running(tmp_path):
             process.evaluate(SNAPSHOT, TASKS[:1])
         signal.signal(signal.SIGALRM, before)
     assert all_gone(family)
-    assert (tmp_path / "log").read_text() == "closed\n"
+    assert (tmp_path / "log").read_text().startswith("closed\n")  # by the idle one
     with PoolProcess() as process:
         with pytest.raises(RunError, match="unexpected keyword argument 'nonsense'"):
             process.open(WorkerPool, recipe(nonsense=1), **SETTINGS | {"workers": None})
