@@ -3,16 +3,21 @@
 TYPE_CHECKING = False  # `python -m es` searches the current folder until it has run this file
 
 if TYPE_CHECKING:
+    from es.learning import learn as learn
     from es.loading import load_policy as load_policy
 
 __version__ = "0.2.0"  # which pyproject.toml reads
-__all__ = ["load_policy"]
+__all__ = ["learn", "load_policy"]
 
 
 def __getattr__(name: str) -> object:
     """Import what is heavy when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from es import loading
+    if name == "learn":
+        from es.learning import learn
 
-    return getattr(loading, name)
+        return learn
+    from es.loading import load_policy
+
+    return load_policy

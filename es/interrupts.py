@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -58,7 +59,27 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None or not self._deferred:
-            os._exit(128 + number)  # the workers then end themselves
+            self._end_at_once(number)
         self.received = number
         if self._allowed:
             raise Interrupted(number)
+
+    def _end_at_once(self, number: int) -> None:
+        os._exit(128 + number)  # the workers then end themselves
+
+
+class HostInterrupts(Interrupts):
+    """The interrupts of a program that calls a training: Ctrl-C, if Python handles it.
+
+    It always raises `Interrupted`, and never ends the process. In other threads than the main one,
+    or if the program has a handler of its own, nothing is handled.
+    """
+
+    def __enter__(self) -> Self:
+        ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if ours and threading.current_thread() is threading.main_thread():
+            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def _end_at_once(self, number: int) -> None:
+        raise Interrupted(number)

@@ -14,9 +14,10 @@ from es.environments.observations import View, split
 from es.envs import make_bare_env
 from es.errors import UsageError
 from es.networks.actions import make_decoder
+from es.noise import DoubleArray, FloatArray
 from es.policy import describe
 from es.runs.checkpoint import Checkpoint, Counters
-from es.runs.restored import restore, restored_normalizer
+from es.runs.restored import Restored, restore, restored_normalizer
 from es.runs.setup import Setup
 
 
@@ -32,6 +33,10 @@ class Player:
             if actions.get("sample")
             else None
         )
+
+    def bind(self, theta: FloatArray, statistics: DoubleArray | None) -> None:
+        """Play these parameters, (P,) float32, with the statistics of a `Snapshot`, from now on."""
+        self._actor.bind(theta, statistics)
         self.reset()
 
     def reset(self, seed: int | None = None) -> None:
@@ -65,17 +70,27 @@ class Policy:
     """
 
     def __init__(
-        self, new_player: Callable[[], Player], space: gymnasium.Space, setup: Setup,
-        settings: dict[str, Any], counters: Counters | None,
+        self, make_player: Callable[[], Player], space: gymnasium.Space, setup: Setup,
+        settings: dict[str, Any],
     ) -> None:  # fmt: skip
         self.env_id: str = setup.environment["id"]
         self.env_kwargs: dict[str, Any] = setup.environment["kwargs"]
         self.settings = settings
-        self.update, self.frames = (counters.update, counters.frames) if counters else (0, 0)
+        self.update, self.frames = 0, 0
         self._environment, self._space = setup.environment, space
-        self._new_player, self._players = new_player, [new_player()]
+        self._make_player, self._players = make_player, [make_player()]
         repeats, opens = setup.environment["frame_skip"] > 1, setup.environment.get("fire_reset")
         self._remembers = setup.network["kind"] != "mlp" or repeats or bool(opens)
+
+    def bind(
+        self, theta: FloatArray, statistics: DoubleArray | None, counters: Counters | None
+    ) -> None:
+        """Play these parameters, (P,) float32, with the statistics of a `Snapshot`, from now on."""
+        self._bound = theta, statistics
+        if counters:
+            self.update, self.frames = counters.update, counters.frames
+        for player in self._players:
+            player.bind(theta, statistics)
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
         """Return the environment that the policy plays; raise UsageError if it cannot be made."""
@@ -135,6 +150,11 @@ class Policy:
         found = np.array(actions)
         return (found[0] if batch is None else found), (players if self._remembers else None)
 
+    def _new_player(self) -> Player:
+        player = self._make_player()
+        player.bind(*self._bound)
+        return player
+
     def _first_players(self, count: int) -> list[Player]:
         self._players += [self._new_player() for _ in range(count - len(self._players))]
         return self._players[:count]
@@ -159,23 +179,27 @@ def load_policy(
     given |= {"small_net": True} if small_net else {}
     # Not by a command line: tyro keeps the memory of each that it reads.
     config, restored = restore(lambda own: Config(**own | given), Config(**given))
-    ours = restored if isinstance(restored, Checkpoint) else None
-    if ours is None and env_name is None:
+    if env_name is None and not isinstance(restored, Checkpoint):
         raise UsageError(
             f"{path}: holds weights alone: say what they play, as in "
             'load_policy(path, env_name="CartPole-v1", small_net=True)'
         )
+    return make_policy(config, restored)
+
+
+def make_policy(config: Config, restored: Restored) -> Policy:
+    """Return the policy that was restored, with the settings that are chosen for it."""
+    ours = restored if isinstance(restored, Checkpoint) else None
     setup, theta = describe(config, restored)
     normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
-    statistics = normalizer.statistics() if normalizer else None
     with closing(make_bare_env(setup.environment)) as bare:
         space = bare.observation_space
 
-    def new_player() -> Player:
-        actor = setup.recipe.make_actor()
-        actor.bind(theta, statistics)
+    def make_player() -> Player:
         opening = Opening(bare) if setup.environment.get("fire_reset") else None
-        return Player(actor, View(bare), opening, setup)
+        return Player(setup.recipe.make_actor(), View(bare), opening, setup)
 
     settings = dict(ours.settings) if ours else config.saved()
-    return Policy(new_player, space, setup, settings, ours and ours.counters)
+    policy = Policy(make_player, space, setup, settings)
+    policy.bind(theta, normalizer.statistics() if normalizer else None, ours and ours.counters)
+    return policy

@@ -74,7 +74,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         return export.export(config, restored, interrupts)
     from es import train
 
-    return train.train(config, restored, interrupts)
+    return train.train(config, restored, interrupts).status
 
 
 def _say(text: str) -> None:

@@ -51,12 +51,12 @@ def search_last(imported: Collection[str]) -> None:
 def program(tool: str) -> list[str]:
     """Return the words that start a tool: main, compare or sweep, as this one was started."""
     started = Path(sys.argv[0])
-    if started.suffix == ".py" and started.name != "__main__.py":
+    if started.suffix == ".py" and started.resolve().parent == PROJECT:
         # The shell's 'python' may be another than that of a virtual environment in this folder.
         python = os.path.relpath(sys.executable)
         python = "python" if python.startswith(os.pardir) else python
         return [python, str(started.with_name(f"{tool}.py"))]
-    words = [started.name] if started.suffix != ".py" else ["python", "-m", "es"]
+    words = ["es"] if started.name == "es" else ["python", "-m", "es"]
     return words if tool == "main" else [*words, tool]
 
 

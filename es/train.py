@@ -15,11 +15,11 @@ from es.algorithm.episode_limit import adaptive_cap, variable_cap
 from es.algorithm.population import Population
 from es.config import Config
 from es.envs import make_env, may_wait_for_fire
+from es.host import COMMAND_LINE, AfterUpdate, Host
 from es.interrupts import Interrupts
 from es.model import unflatten
 from es.policy import describe
 from es.rendering.show_frames import make_drawn
-from es.rendering.window import watching
 from es.reports.advice import Advisor
 from es.reports.record import (
     EvaluationRecord,
@@ -27,7 +27,6 @@ from es.reports.record import (
     describe_evaluation,
     describe_population,
 )
-from es.reports.terminal import Terminal
 from es.runs import directory as rundir
 from es.runs import finish
 from es.runs.checkpoint import RECENT, Checkpoint
@@ -37,11 +36,13 @@ from es.runs.start import Run, start_run
 from es.runs.versions import versions
 
 
-def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
-    """Train until an ending condition is met; return the exit status."""
+def train(
+    config: Config, restored: Restored, interrupts: Interrupts, host: Host = COMMAND_LINE
+) -> finish.Outcome:
+    """Train until an ending condition is met."""
+    console = host.console(silent=config.silent, log_every=config.log_every)
     if met := finish.met_before(config, restored):
-        return finish.finished_already(config, met, interrupts)
-    console = Terminal(silent=config.silent, log_every=config.log_every)
+        return finish.finished_already(config, restored, met, console, interrupts)
     with ExitStack() as stack:
         stack.callback(console.close)
         if config.seed is None:
@@ -50,30 +51,27 @@ def train(config: Config, restored: Restored, interrupts: Interrupts) -> int:
         if config.video_every:  # learn now whether the environment can be drawn
             make = partial(make_env, setup.environment, "rgb_array")
             make_drawn(make, setup.environment["kwargs"], "give --video-every None").close()
-        run = start_run(config, restored, setup, theta, console, stack)
+        run = start_run(config, restored, setup, theta, console, stack, host.open_pool)
         path = run.directory.path
         console.say(
             f"Num params in network: {theta.size}\nSeed: {config.seed}\nRun directory: {path}\n"
         )
-        trainer = Trainer(run, interrupts)
+        trainer = Trainer(run, interrupts, host.after_update)
         interrupts.defer()
         console.follow(finish.run_limits(run.config, path, run.counters), run.pool.describe)
         interrupted, unwritten = finish.play_out(trainer.run, run.pool, run.monitor, interrupts)
         status, last_line = finish.conclude(
             run.config, trainer.counters, trainer.solved, path, interrupted, unwritten
         )
-        if status == finish.MISSED:
-            console.say(finish.advice(run.config, path))
-        watch = finish.continue_command(run.config, path / rundir.LATEST, *watching())
-        console.say(f"Watch it: {watch}")
-        console.close(last_line)
-        return status
+        finish.say_last(run.config, path, console, status, last_line)
+        return finish.Outcome(status, path, trainer.solved is not None, trainer.saved)
 
 
 class Trainer:
     """A run in progress. An update changes the strategy, the normalizer and the counters."""
 
-    def __init__(self, run: Run, interrupts: Interrupts) -> None:
+    def __init__(self, run: Run, interrupts: Interrupts, after_update: AfterUpdate) -> None:
+        self.after_update = after_update
         self.config, self.setup, self.monitor = run.config, run.setup, run.monitor
         self.strategy, self.normalizer, self.counters = run.strategy, run.normalizer, run.counters
         self.evaluator = Evaluator(run, interrupts)
@@ -91,10 +89,11 @@ class Trainer:
                 self.evaluate_for_best()
             if finish.ending(self.config, self.counters):
                 return
-            self.update()
+            if self.after_update(self.update(), self) is False:
+                return
 
-    def update(self) -> None:
-        """Make one update (Salimans et al. 2017, algorithm 2).
+    def update(self) -> Record:
+        """Make one update (Salimans et al. 2017, algorithm 2); return its figures.
 
         Where the policy reaches the target, take no step: the run ends with these parameters.
         """
@@ -132,6 +131,7 @@ class Trainer:
         )
         for advice in self.advisor.advise(record, population, cap):
             self.monitor.console.say(f"{advice}\n")
+        return record
 
     def evaluate_for_best(self) -> None:
         """Evaluate the policy for --eval-every, and save the state again with the outcome."""

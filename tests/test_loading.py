@@ -220,7 +220,7 @@ def test_files_that_cannot_be_played_are_errors(trained):
 
 
 def test_the_example_of_the_readme_runs(program, capfd):
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    _, example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     program(*CARTPOLE, "--workers", 0, "--max-gradient-updates", 3)
     exec(example, {})
     assert re.findall(r"seed (\d): \d+\.0", capfd.readouterr().out) == ["0", "1", "2"]

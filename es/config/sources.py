@@ -56,9 +56,15 @@ def parse(
     values: dict[str, Any] = {}
     for group in groups.keys() - {"others"}:
         values |= vars(getattr(parsed, group))
-    if values["max_speed"] and "lr" not in {*(settings or ()), *given(argv)}:
-        values["lr"] = STEP_OF_SPEED * values["max_speed"]
-    return Config(**values)
+    if "lr" not in {*(settings or ()), *given(argv)}:
+        del values["lr"]
+    return complete(values)
+
+
+def complete(values: Mapping[str, Any]) -> Config:
+    """Return the settings with these values, the others by default."""
+    speed = values.get("max_speed")
+    return Config(**{**({"lr": STEP_OF_SPEED * speed} if speed else {}), **values})
 
 
 def given(argv: Sequence[str]) -> set[str]:

@@ -21,9 +21,16 @@ _prepared: list[subprocess.Popen[bytes]] = []
 
 def prepare(*imports: str) -> None:
     """Start a process that imports these modules, for the next `start`; raise OSError."""
-    process = _start(imports)
-    _prepared.append(process)
-    atexit.register(process.kill)
+    _prepared.append(_start(imports))
+
+
+@atexit.register
+def discard() -> None:
+    """End the processes that were prepared and not used."""
+    while _prepared:
+        process = _prepared.pop()
+        process.kill()
+        process.communicate()  # closes the pipe, too
 
 
 def start(

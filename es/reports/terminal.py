@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from rich.console import Console
 
@@ -39,10 +40,7 @@ class Terminal:
         console = (AsciiConsole if in_ascii_locale() else Console)(file=sys.stdout, highlight=False)
         if self._silent or not sys.stdout.isatty() or not console.is_interactive:
             return
-        returns: Iterable[float] = ()
-        with contextlib.suppress(OSError, ValueError):
-            returns = read_progress(limits.run_dir / PROGRESS)["unperturbed_return"]
-        self._view = RunView(console, limits, returns, describe_pool)
+        self._view = RunView(console, limits, returns_so_far(limits.run_dir), describe_pool)
         self._view.start()
         console.show_cursor(True)  # a program that is killed could not do so
 
@@ -114,6 +112,13 @@ class Terminal:
                 self.warn(f"standard output cannot be written ({error.strerror})")
             return False
         return True
+
+
+def returns_so_far(run_dir: Path) -> Iterable[float]:
+    """Return the unperturbed returns of the run in a directory, as far as they can be read."""
+    with contextlib.suppress(OSError, ValueError):
+        return read_progress(run_dir / PROGRESS)["unperturbed_return"]
+    return ()
 
 
 def in_ascii_locale() -> bool:

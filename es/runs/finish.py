@@ -4,11 +4,13 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from es.config import FIELDS, Config, on_a_command_line
 from es.errors import RunError
 from es.interrupts import Interrupted, Interrupts
 from es.program import command
+from es.rendering.window import watching
 from es.reports.advice import after_missing_the_target
 from es.reports.films import VideoRecorder, waiting
 from es.reports.live_view import RunLimits
@@ -21,6 +23,15 @@ from es.runs.directory import LATEST, PROGRESS, open_existing
 from es.runs.restored import Restored, scored_alike
 
 MISSED = 1  # exit status of a run that did not reach its target
+
+
+class Outcome(NamedTuple):
+    """How a run ended: exit status, directory, whether it reached its target, its last state."""
+
+    status: int
+    path: Path
+    solved: bool
+    checkpoint: Checkpoint
 
 
 def evaluation_due(config: Config, counters: Counters) -> bool:
@@ -57,15 +68,18 @@ def met_before(config: Config, restored: Restored) -> str | None:
     """Return the ending condition that the checkpoint's run has met already, in words."""
     if not isinstance(restored, Checkpoint) or evaluation_due(config, restored.counters):
         return None
-    target, solved = config.target_return, restored.solved
-    if (
-        target is not None
-        and solved
-        and min(solved["mean"], solved["second_mean"]) >= target
-        and scored_alike(config, restored)
-    ):
+    if solved := solved_before(config, restored):
         return f"a mean return of {solved['mean']:.2f} (--target-return)"
     return ending(config, restored.counters)
+
+
+def solved_before(config: Config, restored: Restored) -> dict[str, float] | None:
+    """Return the evaluation in which the checkpoint's policy reached the target, if it did."""
+    target = config.target_return
+    if not isinstance(restored, Checkpoint) or target is None or not restored.solved:
+        return None
+    reached = min(restored.solved["mean"], restored.solved["second_mean"]) >= target
+    return restored.solved if reached and scored_alike(config, restored) else None
 
 
 def pausing(config: Config, counters: Counters) -> bool:
@@ -73,19 +87,23 @@ def pausing(config: Config, counters: Counters) -> bool:
     return bool(evaluation_due(config, counters) or ending(config, counters))
 
 
-def finished_already(config: Config, met: str, interrupts: Interrupts) -> int:
-    """Record the videos that the run has left undone; return the exit status.
+def finished_already(
+    config: Config, restored: Restored, met: str, console: Terminal, interrupts: Interrupts
+) -> Outcome:
+    """Record the videos that the run has left undone; return how it ended.
 
     met: the ending condition. Raise UsageError if another process works on the run.
     """
-    console, checkpoint = Terminal(silent=config.silent), Path(config.restore)
+    checkpoint = Path(config.restore)
     if checkpoint.name == LATEST and waiting(checkpoint.parent):
         with closing(open_existing(checkpoint.parent, "--restore")) as directory:
             interrupts.defer()
             recorder = VideoRecorder(directory, config.imported, console)
             recorder.close(lambda: interrupts.received is not None)
     console.close(f"Finished already: the run of {config.restore} has reached {met}.")
-    return 0
+    assert isinstance(restored, Checkpoint)
+    solved = solved_before(config, restored) is not None
+    return Outcome(0, checkpoint.parent, solved, restored)
 
 
 def continue_command(config: Config, checkpoint: Path, *flags: str) -> str:
@@ -164,7 +182,15 @@ def conclude(
     return 0, f"Finished: {done}{saved}"
 
 
-def advice(config: Config, run_dir: Path) -> str:
+def say_last(config: Config, run_dir: Path, console: Terminal, status: int, last_line: str) -> None:
+    """Say what to try after a run that missed its target, how to watch it, and the last line."""
+    if status == MISSED:
+        console.say(_advice(config, run_dir))
+    console.say(f"Watch it: {continue_command(config, run_dir / LATEST, *watching())}")
+    console.close(last_line)
+
+
+def _advice(config: Config, run_dir: Path) -> str:
     """Return what to try after a run that did not reach its target, if its figures can be read."""
     with suppress(OSError, ValueError):
         progress = read_progress(run_dir / PROGRESS)

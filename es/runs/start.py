@@ -17,7 +17,7 @@ from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
 from es.rollouts.in_process import InProcessPool
-from es.rollouts.interface import Pool
+from es.rollouts.interface import OpenPool, Pool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import IMPORTS, PRELOAD, cores
 from es.runs import directory as rundir
@@ -49,6 +49,7 @@ def start_run(
     theta: FloatArray,
     console: Terminal,
     stack: ExitStack,
+    open_pool: OpenPool,
 ) -> Run:
     """Start workers and reports, and open the directory; `stack` ends all but the reports.
 
@@ -70,7 +71,7 @@ def start_run(
     default, restore = rundir.default_path("checkpoints", config.env_name), Path(config.restore)
     with rundir.writable(Path(config.run_dir or default)):
         path, same_run = rundir.choose(config.run_dir, default, restore if ours else None)
-    pool, sum_noise = _start_pool(config, setup, theta, console)
+    pool, sum_noise = _start_pool(config, setup, theta, console, open_pool)
     stack.callback(pool.close)
     # The workers start while the optimiser's modules are imported here.
     strategy = _make_strategy(config, ours, theta, sum_noise)
@@ -117,7 +118,7 @@ def start_run(
 
 
 def _start_pool(
-    config: Config, setup: Setup, theta: FloatArray, console: Terminal
+    config: Config, setup: Setup, theta: FloatArray, console: Terminal, open_pool: OpenPool
 ) -> tuple[Pool, SumNoise]:
     """Return the pool that plays, and the function that sums noise."""
     recipe, here = setup.recipe, partial(weighted_sum, threads=cores())
@@ -132,12 +133,12 @@ def _start_pool(
         "say": console.say,
     }
     if config.ray is None:
-        return WorkerPool(recipe, members=config.n + 1, **settings), here
+        return open_pool(WorkerPool, recipe, members=config.n + 1, **settings), here
     from es.cluster.pool import RayPool
 
     console.say(f"Connecting to Ray (--ray {config.ray}) ...")
-    pool = RayPool(
-        config.ray,
+    pool: Any = open_pool(
+        partial(RayPool, config.ray),
         recipe,
         patience=config.ray_timeout,
         preload=FOR_WORKERS,

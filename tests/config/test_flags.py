@@ -79,7 +79,13 @@ def test_flags_of_other_trainers_are_none_of_ours():
 
 @pytest.mark.parametrize(
     ("started", "name"),
-    [("/usr/bin/es", "es"), ("./main.py", "main.py"), ("/x/es/__main__.py", "python -m es")],
+    [
+        ("/usr/bin/es", "es"),
+        (str(ROOT / "main.py"), "main.py"),
+        ("/x/es/__main__.py", "python -m es"),
+        ("/of/a/user/main.py", "python -m es"),
+        ("/usr/bin/pytest", "python -m es"),
+    ],
 )
 def test_the_help_text_calls_the_program_as_it_was_started(started, name, monkeypatch, capfd):
     monkeypatch.setattr("sys.argv", [started])

@@ -1,0 +1,80 @@
+"""The program that calls a training: what it chooses, and what it finds again afterwards."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from es.reports.terminal import Terminal
+from es.rollouts.interface import OpenPool
+
+if TYPE_CHECKING:
+    from es.reports.record import Record
+    from es.train import Trainer
+
+AfterUpdate = Callable[["Record", "Trainer"], Any]
+
+
+class Host(NamedTuple):
+    """The caller's choice.
+
+    console: makes what shows the run. after_update: called with the figures of each update; the run
+    ends if it returns False.
+    """
+
+    console: type[Terminal]
+    open_pool: OpenPool
+    after_update: AfterUpdate
+
+
+COMMAND_LINE = Host(
+    Terminal,
+    open_pool=lambda make, recipe, **settings: make(recipe, **settings),
+    after_update=lambda record, trainer: None,
+)
+
+
+class HostState:
+    """A context that undoes what a training changes in its process.
+
+    `sys.path`, the shared generators of Python and NumPy, and once `libraries` is called, torch's
+    number of threads and Gymnasium's level of warnings. Of trainings in several threads, the first
+    notes all this, and the last restores it.
+    """
+
+    _lock = threading.Lock()
+    _users = 0
+    _undo = ExitStack()
+
+    def __enter__(self) -> Self:
+        import numpy as np
+
+        with self._lock:
+            HostState._users += 1
+            if self._users == 1:
+                self._undo.callback(sys.path.__setitem__, slice(None), [*sys.path])
+                self._undo.callback(random.setstate, random.getstate())
+                self._undo.callback(np.random.set_state, np.random.get_state())
+        return self
+
+    def libraries(self) -> None:
+        """Have torch use one thread, so that rounding is the same everywhere, and warnings end."""
+        import gymnasium
+        import torch
+
+        with self._lock:
+            level = gymnasium.logger.min_level
+            self._undo.callback(setattr, gymnasium.logger, "min_level", level)
+            self._undo.callback(torch.set_num_threads, torch.get_num_threads())
+            gymnasium.logger.min_level = gymnasium.logger.ERROR
+            torch.set_num_threads(1)
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            HostState._users -= 1
+            if not self._users:
+                self._undo.close()

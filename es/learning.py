@@ -1,0 +1,210 @@
+"""learn: train from a script or a notebook, as the command line does."""
+
+import inspect
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from es.config import FIELDS, TYPES, Config, sources
+from es.config.keywords import KEYWORDS, from_keywords
+from es.config.validation import validate
+from es.errors import UsageError
+from es.host import COMMAND_LINE, Host, HostState
+from es.interrupts import HostInterrupts, Interrupted
+from es.kernels import TELL
+from es.noise import DoubleArray
+from es.program import FOR_WORKERS, search_last
+from es.reports import NO_CURVE, one_shot
+from es.reports.host_terminal import HostTerminal
+from es.rollouts.by_value import ByValue
+from es.rollouts.interface import Pool
+from es.rollouts.pool_process import PoolProcess
+from es.rollouts.processes import PRELOAD
+from es.rollouts.rollout import Recipe
+
+if TYPE_CHECKING:  # the processes of the pool import torch while this one does
+    from es.loading import Policy
+    from es.reports.record import Record
+    from es.runs.checkpoint import Checkpoint
+    from es.runs.restored import Restored
+    from es.train import Trainer
+
+Callback = Callable[["Record", "Policy"], Any]
+_starting = threading.RLock()  # parameters are drawn with torch's shared generator
+
+
+@dataclass(frozen=True)
+class LearnedRun:
+    """What a training came to.
+
+    solved: whether the policy has reached `target_return`. path: the run's directory. history: the
+    columns of its progress.csv, by name, with one number for each update.
+    """
+
+    solved: bool
+    path: Path
+    history: dict[str, DoubleArray]
+    _checkpoint: "Checkpoint"
+
+    @cached_property
+    def policy(self) -> "Policy":
+        """Return the last policy; `load_policy(run.path / "best.safetensors")` is the best one."""
+        from es.loading import make_policy
+        from es.runs.restored import settings_of
+
+        return make_policy(settings_of(self._checkpoint), self._checkpoint)
+
+
+def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
+    """Train until an ending condition is met, as `python main.py` does with these flags.
+
+    settings: `env_name="CartPole-v1"`, `target_return=475`, and so on: every flag but those that
+    play a policy, with underscores. `env_name` may be an environment that this program has
+    registered, or its class or function, and what a flag names as MODULE:NAME may be the object
+    itself; all this is handed to the worker processes. `env_kwargs` may be a dict.
+    callback: called after each update with its figures (the columns of progress.csv as attributes)
+    and the policy, which is the same object each time; the run ends if it returns False.
+
+    Raise UsageError for settings that do not fit, before anything on the disk has changed, and
+    RunError for what goes wrong later. Ctrl-C saves the run and raises KeyboardInterrupt. No
+    process or thread is left behind.
+    """
+    with HostState() as host, ExitStack() as stack:
+        if callable(settings.get("env_name")):
+            settings["env_name"] = _register(settings["env_name"])
+        given, objects = from_keywords(settings)
+        file = sources.read_toml(given["config"]) if given.get("config") else {}
+
+        def parse(own: Mapping[str, Any]) -> Config:
+            return sources.complete({**own, **file, **given})
+
+        config = parse({})
+        validate(config, combinations=not config.restore)
+        search_last(config.imported)
+        open_pool = COMMAND_LINE.open_pool
+        if config.workers != 0:
+            variables = {PRELOAD: config.env_name, TELL: "" if config.silent else "1"}
+            process = PoolProcess(() if config.ray else FOR_WORKERS, variables)
+            stack.callback(process.close)
+            open_pool = partial(_open_pool, process, config.env_name, objects)
+        if not os.environ.get(NO_CURVE):
+            stack.callback(one_shot.discard)
+            with suppress(OSError):  # then the picture is drawn later
+                one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
+        host.libraries()
+        from es import train
+        from es.runs.restored import restore
+
+        restored: Restored = None
+        starting = stack.enter_context(ExitStack())
+        starting.enter_context(_starting)
+
+        def started(*arguments: Any, **keywords: Any) -> Pool:
+            starting.close()
+            return open_pool(*arguments, **keywords)
+
+        try:
+            with HostInterrupts() as interrupts:
+                if config.restore:
+                    config, restored = restore(parse, config)
+                chosen = Host(HostTerminal, started, _Follower(callback))
+                outcome = train.train(config, restored, interrupts, chosen)
+        except Interrupted as error:
+            raise KeyboardInterrupt from error
+        if outcome.status == 128 + signal.SIGINT:
+            raise KeyboardInterrupt
+        if outcome.status > 128:
+            raise BrokenPipeError("nobody reads the output")
+        history = _read_history(outcome.path)
+    return LearnedRun(outcome.solved, outcome.path, history, outcome.checkpoint)
+
+
+class _Follower:
+    """Calls the callback with the policy after each update."""
+
+    def __init__(self, callback: Callback | None) -> None:
+        self._callback = callback
+        self._policy: Policy | None = None
+
+    def __call__(self, record: "Record", trainer: "Trainer") -> Any:
+        if self._callback is None:
+            return None
+        if self._policy is None:
+            from es.loading import make_policy
+
+            self._policy = make_policy(trainer.config, trainer.saved)
+        normalizer = trainer.normalizer
+        statistics = normalizer.statistics() if normalizer else None
+        self._policy.bind(trainer.strategy.theta.copy(), statistics, trainer.counters)
+        return self._callback(record, self._policy)
+
+
+def _register(creator: Callable[..., Any]) -> str:
+    """Register the environment that a class or a function makes; return its id."""
+    import gymnasium
+
+    name = f"{creator.__name__}-v0"
+    known = gymnasium.registry.get(name)
+    if known and getattr(known.entry_point, "__qualname__", "") != creator.__qualname__:
+        raise UsageError(
+            f"learn(): env_name={creator.__name__}: there is another {name}; register yours: "
+            f'gymnasium.register("my/{name}", {creator.__name__})'
+        )
+    gymnasium.registry.pop(name, None)  # of a cell that is run again
+    gymnasium.register(name, creator)
+    return name
+
+
+def _open_pool(
+    process: PoolProcess, env_name: str, objects: Mapping[str, Any],
+    make: Callable[..., Pool], recipe: Recipe, **settings: Any,
+) -> Pool:  # fmt: skip
+    """Open the pool in its process, which is handed what this program has defined."""
+    import gymnasium
+
+    from es.environments.handed import make_registered
+
+    make_env: Callable[[], Any] = recipe.make_env
+    with suppress(gymnasium.error.Error):  # a name that `es.envs` translates, or in a module
+        make_env = partial(make_registered, gymnasium.spec(env_name), make_env)
+    try:
+        recipe = recipe._replace(
+            make_env=ByValue(make_env, objects), make_actor=ByValue(recipe.make_actor, objects)
+        )
+    except Exception as error:  # cloudpickle raises many kinds
+        raise UsageError(
+            f"--env-name {env_name}: cannot be handed to worker processes ({error}); define it in "
+            "a module of its own, or use workers=0"
+        ) from error
+    return process.open(make, recipe, **settings)
+
+
+def _read_history(path: Path) -> dict[str, DoubleArray]:
+    import numpy as np
+
+    from es.reports.record import COLUMNS
+    from es.reports.tables import TableReader
+    from es.runs.directory import PROGRESS
+
+    rows: list[dict[str, float]] = []
+    with suppress(FileNotFoundError):  # a checkpoint that lies alone
+        rows += TableReader(path / PROGRESS, COLUMNS).new_rows()
+    return {name: np.array([row[name] for row in rows]) for name in COLUMNS}
+
+
+learn.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, default, kind in (
+            ("callback", None, Callback | None),
+            *((name, FIELDS[name].default, TYPES[name]) for name in KEYWORDS),
+        )
+    ],
+    return_annotation=LearnedRun,
+)

@@ -1,0 +1,150 @@
+"""A pool in a process of its own, for programs that are not this one.
+
+Fork server, workers, shared memory, temporary files and limits are that process's: they change
+nothing in the program, and end with it. The program's `__main__` is not imported anywhere.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any, Self
+
+import psutil
+
+from es.errors import RunError
+from es.noise import FloatArray, Weights
+from es.rollouts.interface import Progress
+from es.rollouts.messages import Answer, Begin, Call, Failed, Open, Progressed, Said
+from es.rollouts.processes import ONE_THREAD, importing_variables
+from es.rollouts.rollout import Recipe, Result, Snapshot, Task
+
+# es.program first: what it does at exit is then the last, after multiprocessing has cleaned up.
+SERVER = "import es.program; from es.rollouts.pool_server import main; main()"
+CLOSE_SECONDS = 10.0  # the pool itself waits for a second, and a Ray of its own for five
+GONE_SECONDS = 5.0  # until the fork server has noticed
+
+
+class PoolProcess:
+    """The process, started at once; `open` makes a pool in it, which this object then is.
+
+    preload: modules that the workers need, imported meanwhile; () if there will be no workers here.
+    variables: environment variables. Leave its context, or call `close`, to end all processes.
+    """
+
+    def __init__(
+        self, preload: Sequence[str] = (), variables: Mapping[str, str] | None = None
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        try:
+            self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
+                [sys.executable, "-P", "-c", SERVER, str(theirs.fileno())],
+                env=os.environ | importing_variables() | ONE_THREAD | dict(variables or {}),
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C in the terminal is for the program
+            )
+        finally:
+            theirs.close()
+        self.pid = self._process.pid
+        self._link = Connection(ours.detach())
+        self._say: Callable[[str], None] = print
+        self._workers = ""
+        self._send(Begin([folder or os.getcwd() for folder in sys.path], preload))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def open(
+        self,
+        make: Callable[..., Any],
+        recipe: Recipe,
+        *,
+        say: Callable[[str], None] = print,
+        **settings: Any,
+    ) -> Self:
+        """Make the pool `make(recipe, **settings)`, such as a `WorkerPool`; raise its errors."""
+        self._say = say
+        self._send(Open(make, recipe, settings))
+        self._receive()
+        return self
+
+    def evaluate(
+        self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
+    ) -> list[Result]:
+        """Return the results in task order; raise the pool's errors, and RunError if it died."""
+        self._send(Call("evaluate", (snapshot, tasks)))
+        return self._receive(progress)
+
+    def prepare(self, snapshot: Snapshot, tasks: Sequence[Task]) -> None:
+        """Have these tasks played, which the next `evaluate` has to be given as well."""
+        self._send(Call("prepare", (snapshot, tasks)))
+
+    def sum_noise(self, weights: Weights, size: int, fraction: float = 1.0) -> FloatArray:
+        """Return the sum of a `RayPool`, which nodes may have made."""
+        self._send(Call("sum_noise", (weights, size, fraction)))
+        return self._receive()
+
+    def describe(self) -> str:
+        """Return the number of workers, in words."""
+        return self._workers
+
+    def close(self) -> None:
+        """End the process and all that it has started; may be called again."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        family: list[psutil.Process] = []
+        try:
+            with suppress(psutil.NoSuchProcess):
+                family = psutil.Process(process.pid).children(recursive=True)
+            self._read_last_words()
+            process.wait(CLOSE_SECONDS)
+            psutil.wait_procs(family, GONE_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            self._link.close()
+            for each in family:
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
+            process.kill()
+            process.wait()
+
+    def _read_last_words(self) -> None:
+        deadline = time.monotonic() + CLOSE_SECONDS
+        with suppress(OSError, EOFError):
+            self._link.send(None)
+            while self._link.poll(max(0.0, deadline - time.monotonic())):
+                if isinstance(message := self._link.recv(), Said):
+                    self._say(message.line)
+
+    def _send(self, message: Begin | Open | Call) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # `_receive` says why
+            self._link.send(message)
+
+    def _receive(self, progress: Progress | None = None) -> Any:
+        """Return the answer to what was sent; raise the error that it came to."""
+        while True:
+            try:
+                message: Said | Progressed | Answer | Failed = self._link.recv()
+            except (EOFError, ConnectionResetError) as error:
+                code = self._process.wait() if self._process else None
+                raise RunError(f"the process of the workers died (exit code {code})") from error
+            if isinstance(message, Failed):
+                raise message.error
+            if isinstance(message, Said):
+                self._say(message.line)
+                continue
+            self._workers = message.workers
+            if isinstance(message, Answer):
+                return message.value
+            if progress:
+                progress(message.done)

@@ -1,0 +1,87 @@
+"""The examples and the page about Python, run as a reader runs them."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+EXECUTE = """
+import sys, nbclient, nbformat
+from jupyter_client.manager import AsyncKernelManager
+notebook = nbformat.read(sys.argv[1], as_version=4)
+kernel = AsyncKernelManager(transport="ipc")  # no network
+nbclient.NotebookClient(notebook, km=kernel, timeout=600).execute()
+nbformat.write(notebook, "executed.ipynb")
+"""
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("nbclient") is None,
+    reason="nbclient is not installed (pip install -r requirements-dev.txt)",
+)
+def test_the_notebook_runs_and_shows_progress(tmp_path):
+    notebook = EXAMPLES / "quickstart.ipynb"
+    assert not any(cell.get("outputs") for cell in json.loads(notebook.read_text())["cells"])
+    run("-c", EXECUTE, notebook, IPYTHONDIR=str(tmp_path / "ipython"))
+    cells = json.loads(Path("executed.ipynb").read_text())["cells"]
+    views, said = [], []
+    for cell in cells:
+        if outputs := cell.get("outputs"):
+            said.append("".join(text for each in outputs for text in each.get("text", ())))
+            data = ["".join(each["data"]["text/plain"]) for each in outputs if "data" in each]
+            views.append([re.sub(r"\x1b\[[\d;]*m", "", each) for each in data])
+    train, plot, play, own, score = views
+    assert train[0].startswith("CartPole-v1  checkpoints/CartPole-v1  2 workers")
+    assert re.search(r"\ngoal ━+ 100% [\d.]+ of 475.00\n", train[0])
+    assert "█" in train[0]
+    assert "\nSolved: mean " in said[0]
+    assert train[1] == "(True, PosixPath('checkpoints/CartPole-v1'))"
+    assert plot == ["<Figure size 640x480 with 1 Axes>"]
+    assert min(map(float, play[0].strip("[]").split(","))) > 400
+    assert own[0].startswith("Target-v0  checkpoints/Target-v0  2 workers")
+    means = [float(mean) for mean in re.findall(r"^update \d+: mean return (.*)", said[3], re.M)]
+    assert means[-1] >= -6 > means[0]
+    assert f"Finished: {10 * len(means)} updates" in said[3]
+    assert float(score[0]) > -10
+    assert not [*tmp_path.glob("checkpoints/*.2")]
+
+
+def test_the_example_of_ask_and_tell_minimises_its_function():
+    values = re.findall(r"^update \d+: (.*)$", run(EXAMPLES / "rosenbrock.py", 20), re.M)
+    assert len(values) == 10
+    assert float(values[-1]) < 98 < 99  # the value at the start; the example's own run is longer
+
+
+def test_the_examples_of_the_page_run():
+    page = (ROOT / "docs" / "python.md").read_text()
+    train, follow, _, function = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    more = '"CartPole-v1", workers=0, n=4, max_gradient_updates=2'
+    observation = np.zeros(4, np.float32)
+    exec(
+        re.sub(r'"CartPole-v1"(, .*workers=2)?', more, train + follow), {"observation": observation}
+    )
+    names: dict[str, Any] = {}
+    exec(function, names)
+    assert np.abs(names["theta"] - 1).max() < 0.1
+
+
+def run(*arguments, **variables):
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout

@@ -1,0 +1,255 @@
+"""Training from a program's own code."""
+
+import inspect
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from es import learn, load_policy
+from es.config import FIELDS
+from es.errors import RunError, UsageError
+from es.reports import one_shot
+from es.reports.record import COLUMNS
+from tests.awful import Awful
+from tests.conftest import ROOT, RUN, all_gone, read, rows, same, same_run, timeless
+
+QUICK: dict[str, Any] = {
+    "env_name": "CartPole-v1",
+    "n": 4,
+    "seed": 1,
+    "small_net": True,
+    "silent": True,
+}
+HERE = QUICK | {"workers": 0}
+OBSERVATION = np.array([0.01, -0.02, 0.03, 0.04], np.float32)
+
+
+def state_of_this_process():
+    """What a training must leave as it is."""
+    return (
+        {name: os.environ[name] for name in os.environ if name != "PYTEST_CURRENT_TEST"},
+        [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
+        signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        [*sys.path],
+        sys.modules["__main__"],
+        random.getstate(),
+        str(np.random.get_state()),
+        torch.get_rng_state().tolist(),
+        torch.get_num_threads(),
+        gymnasium.logger.min_level,
+        threading.enumerate(),
+        psutil.Process().children(recursive=True),
+        [*Path(os.environ["TMPDIR"]).iterdir()],
+        Path.cwd(),
+    )
+
+
+def test_it_is_the_run_of_the_command_line_and_changes_nothing_in_its_process(
+    program, tmp_path, monkeypatch, capfd
+):
+    program.train("--max-gradient-updates", 3, "--obs-norm", "--run-dir", "theirs")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(gymnasium.logger, "min_level", 30)
+    torch.set_num_threads(2)
+    before = state_of_this_process()
+    settings = QUICK | {"max_gradient_updates": 3, "obs_norm": True, "workers": 2}
+    runs = [learn(**settings)]
+    thread = threading.Thread(target=lambda: runs.append(learn(**settings)))
+    thread.start()
+    thread.join()
+    assert state_of_this_process() == before
+    torch.set_num_threads(1)
+    assert [run.path for run in runs] == [RUN, Path(f"{RUN}.2")]
+    for run in runs:
+        assert same_run(read("theirs/latest.safetensors"), read(run.path / "latest.safetensors"))
+        assert timeless(Path("theirs")) == timeless(run.path)
+        assert not run.solved
+        assert {name: [*map(float, column)] for name, column in run.history.items()} == {
+            name: [float(row[name]) for row in rows(run.path)] for name in COLUMNS
+        }
+        loaded = load_policy(run.path / "latest.safetensors")
+        assert run.policy.update == loaded.update == 3
+        assert same(run.policy.settings, loaded.settings)
+        assert run.policy(OBSERVATION) == loaded(OBSERVATION)
+    assert capfd.readouterr().err == ""
+
+
+# Without `if __name__ == "__main__"`. Its environment is in no module, and needs one beside it.
+SCRIPT = """
+import sys
+sys.path.append({root!r})
+import gymnasium, numpy as np, psutil
+from es import learn
+from lengths import LENGTH
+
+print("The script runs.", flush=True)
+
+class Walk(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {{}}
+
+    def step(self, action):
+        self.steps += 1
+        seen = np.full(2, self.steps / LENGTH, np.float32)
+        return seen, float(action), self.steps == LENGTH, False, {{}}
+
+gymnasium.register("mine/Walk-v3", lambda: Walk())
+for name in ("mine/Walk-v3", Walk):
+    run = learn(env_name=name, target_return=LENGTH, seed=1, workers=2)
+    print(run.solved, run.path, run.policy.env_id, psutil.Process().children())
+"""
+
+
+def test_a_script_elsewhere_trains_on_what_it_defines_itself(tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "lengths.py").write_text("LENGTH = 7\n")
+    (folder / "script.py").write_text(SCRIPT.format(root=str(ROOT)))
+    done = subprocess.run(
+        [sys.executable, folder / "script.py"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("The script runs.") == 1
+    assert done.stdout.count("\nSolved: mean 7.00") == 2
+    assert "\nWatch it: python -m es --test " in done.stdout
+    for name, path in (("mine/Walk-v3", "mine/Walk-v3"), ("Walk-v0", "Walk-v0")):
+        assert f"\nTrue checkpoints/{path} {name} []\n" in done.stdout
+
+
+def test_a_callback_sees_each_update_with_its_policy_and_may_end_the_run():
+    seen = []
+
+    def follow(row, policy):
+        seen.append((row, policy.update, policy(OBSERVATION), policy.frames))
+        return row.update < 3
+
+    run = learn(**HERE, callback=follow, max_gradient_updates=9, lr=3.0, save_every=1)
+    assert [row.update for row, *_ in seen] == [1, 2, 3] == [*run.history["update"]]
+    assert [row.frames for row, *_ in seen] == [*run.history["frames"]]
+    for row, update, action, frames in seen:
+        policy = load_policy(run.path / f"update-{update}.safetensors")
+        assert (row.update, row.frames) == (policy.update, policy.frames) == (update, frames)
+        assert action == policy(OBSERVATION)
+    assert run.policy.update == 3
+    further = learn(restore=run.path, workers=0, max_gradient_updates=4)
+    assert (further.path, [*further.history["update"]]) == (run.path, [1, 2, 3, 4])
+    again = learn(restore=run.path, max_gradient_updates=4)  # it has ended: nothing is played
+    assert (again.path, again.policy.update, again.solved) == (run.path, 4, False)
+
+
+def test_what_the_callback_raises_ends_the_run_with_its_files():
+    def fail(row, policy):
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        learn(**HERE, callback=fail, run_dir="run")
+    assert read("run/latest.safetensors").counters.update == 1
+
+
+def test_ctrl_c_saves_the_run_and_is_raised():
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupt(row, policy):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        learn(**QUICK, workers=1, callback=interrupt, run_dir="run")
+    assert signal.getsignal(signal.SIGINT) is before
+    assert read("run/latest.safetensors").counters.update == 1
+    assert not psutil.Process().children()
+    assert learn(restore="run", workers=0, max_gradient_updates=2).history["update"].size == 2
+
+
+def test_every_setting_is_a_keyword():
+    keywords = inspect.signature(learn).parameters
+    playing = {name for name, field in FIELDS.items() if field.metadata["group"] == "watching"}
+    assert keywords.keys() == (FIELDS.keys() - playing) | {"callback"}
+    for name, parameter in keywords.items():
+        assert name == "callback" or parameter.default == FIELDS[name].default
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"n": 3}, "--n 3: must be an even number"),
+        ({"n": "many"}, r"learn\(\): n = 'many': must be a valid integer"),
+        ({"lr": 0.0}, "--lr 0.0: must be from"),
+        ({"learning_rate": 0.1}, "unknown setting 'learning_rate'; perhaps you meant lr"),
+        ({"sigma_decays": 0.1}, "unknown setting 'sigma_decays'; perhaps you meant sigma_decay"),
+        ({"test": True}, r"test is for the command line \(--test\)"),
+        ({"env_name": "CartPoole-v1"}, "--env-name CartPoole-v1: .* did you mean CartPole-v1"),
+        ({"env_kwargs": {"a": object()}}, r"env_kwargs a=<object .*: must be a number"),
+        ({"env_kwargs": {"wind": 3}}, "unexpected keyword argument 'wind'"),
+        ({"config": "none.toml"}, "--config none.toml: cannot be read"),
+        ({"restore": "none"}, "--restore none: cannot be read"),
+        ({"optimizer": "clipup"}, "--max-speed"),
+        ({"vbn": True}, "--vbn: is for the Convnet-LSTM"),
+    ],
+)
+def test_settings_that_do_not_fit_are_errors_and_leave_nothing(settings, words):
+    with pytest.raises(UsageError, match=words):
+        learn(**HERE | settings)
+    assert not [*Path().iterdir()]
+
+
+def test_values_may_be_those_of_python_and_numpy(program):
+    program(
+        *("--config", "Pendulum-v1", "--env-kwargs", "g=9.5", "--hidden-sizes", 8, 4, "--n", 4),
+        *("--max-gradient-updates", 1, "--workers", 0, "--seed", 3, "--run-dir", "theirs"),
+        *("--optimizer", "clipup", "--max-speed", 0.5, "--target-return", "None"),
+    )
+    run = learn(
+        config="Pendulum-v1", env_kwargs={"g": np.float64(9.5)}, hidden_sizes=np.array([8, 4]),
+        n=np.int64(4), max_gradient_updates=1, workers=0, seed=3, run_dir=Path("ours"),
+        optimizer="clipup", max_speed=0.5, target_return=None,
+    )  # fmt: skip
+    theirs, ours = read("theirs/latest.safetensors"), read(run.path / "latest.safetensors")
+    assert same_run(theirs, ours)
+    assert theirs.settings | {"run_dir": "ours"} == ours.settings
+
+
+def test_what_an_environment_raises_in_a_worker_is_raised():
+    name, arguments = "tests.awful:Awful-v0", {"place": "step", "first": 2}
+    with pytest.raises(RunError, match=r"--env-name tests.awful(?s:.*)KeyError: 'boom'"):
+        learn(**QUICK | {"env_name": name}, env_kwargs=arguments, workers=1)
+    assert not psutil.Process().children()
+
+
+def test_an_environment_that_cannot_be_handed_over_is_an_error():
+    lock = threading.Lock()
+
+    class Locked(Awful):
+        def step(self, action):
+            with lock:
+                return super().step(action)
+
+    with pytest.raises(UsageError, match="--env-name Locked-v0: cannot be handed to worker proc"):
+        learn(**QUICK | {"env_name": Locked}, workers=1)
+    with pytest.raises(UsageError, match="there is another CartPole-v0; register yours"):
+        learn(**QUICK | {"env_name": type("CartPole", (Awful,), {})})
+    gymnasium.registry.pop("Locked-v0")
+
+
+def test_a_process_that_was_prepared_is_not_left_behind():
+    one_shot.prepare()
+    (process,) = one_shot._prepared
+    one_shot.discard()
+    assert all_gone([process.pid])
+    assert not one_shot._prepared
