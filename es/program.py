@@ -35,6 +35,11 @@ def hide_doors() -> None:
         sys.path[:] = [folder for folder in sys.path if folder != str(PROJECT)]
 
 
+def modules_for_workers(net: str | None) -> tuple[str, ...]:
+    """Return the modules that workers need: torch among them with --net alone."""
+    return (*FOR_WORKERS, "es.networks.own_actor") if net else FOR_WORKERS
+
+
 def search_last(imported: Collection[str]) -> None:
     """If there are modules of the user's own to import, search the current folder for them, too.
 

@@ -25,10 +25,10 @@ from es.environments.spaces import (
 class View:
     """Turn an environment's observations into what the network sees.
 
-    bare: the environment as `es.envs.make_bare_env` makes it.
+    bare: the environment as `es.envs.make_bare_env` makes it. shaped: as for `as_vector`.
     """
 
-    def __init__(self, bare: gymnasium.Env) -> None:
+    def __init__(self, bare: gymnasium.Env, *, shaped: bool = False) -> None:
         self._space = bare.observation_space
         env = take_picture(bare)
         space = without_text(env.observation_space)
@@ -39,7 +39,7 @@ class View:
             view = ScreenView() if is_bare(bare) else ImageView(env)
             self._see = lambda seen: view(np.asarray(seen if key is None else seen[key]))
             self.reset = view.reset
-        elif not is_vector(space):
+        elif not (is_vector(space) or (shaped and isinstance(space, spaces.Box))):
             self._see = partial(spaces.flatten, space)
 
     def __call__(self, observation: Any) -> np.ndarray:

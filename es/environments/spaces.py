@@ -81,9 +81,15 @@ def take_picture(env: gymnasium.Env) -> gymnasium.Env:
     return gymnasium.wrappers.TransformObservation(env, itemgetter(key), space[key])
 
 
-def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
+def seen_as_image(space: spaces.Space) -> bool:
+    """Return whether observations are images that are preprocessed already."""
+    return space.shape == (1, 42, 42) and bool(np.isinf(getattr(space, "low", 0)).all())
+
+
+def as_vector(env: gymnasium.Env, name: str, *, shaped: bool = False) -> gymnasium.Env:
     """Return the environment with its observations flattened; discrete ones become one-hot.
 
+    shaped: leave those that are arrays in their shape, and let stacked pictures be such arrays.
     The Text entries of Dicts are left out. Raise UsageError for other parts without a fixed number
     of numbers, for pictures among other parts or with many channels, and for no numbers or too
     many.
@@ -96,7 +102,7 @@ def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
             refuse(f"{type(part).__name__} cannot be seen: {left_out}make a Box of it with {OWN}")
         shape = part.shape or ()
         stacked = len(shape) > 2 and sorted(shape)[-2] >= LEAST_SIDE and part.dtype == np.uint8
-        if is_image(part) or stacked:
+        if is_image(part) or (stacked and not (shaped and part is space)):
             refuse(
                 f"a picture is seen alone, with {MAX_CHANNELS} channels at most: {left_out}make "
                 f"such a one with {OWN}"
@@ -106,7 +112,8 @@ def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
             f"they make a vector of {spaces.flatdim(space)} numbers, and 1 to {MAX_NUMBERS} are "
             f"possible: make a smaller Box of them with {OWN}"
         )
-    return env if is_vector(space) else AsVector(env, space)
+    keeps = is_vector(space) or (shaped and isinstance(space, spaces.Box))
+    return env if keeps else AsVector(env, space)
 
 
 class AsVector(gymnasium.wrappers.TransformObservation):
