@@ -5,9 +5,7 @@ A plain dict describes one: `{"kind": "own", "net": "MODULE:CLASS", "kwargs": {.
 are trained, in theta's order. Only workers that play such a network import this module, and torch.
 """
 
-import importlib
 from collections.abc import Mapping
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 
 from es.errors import UsageError, blaming
 from es.networks import count_outputs
+from es.program import find_named
 
 torch.set_num_threads(1)  # as es.model does, which workers do not import
 
@@ -39,11 +38,7 @@ def make_own_module(network: Mapping[str, Any], own: Own, seed: int = 0) -> nn.M
     seed: of torch's generator, which is left as it was.
     """
     named, given = f"--net {network['net']}", network["kwargs"]
-    path, _, name = network["net"].partition(":")
-    with blaming(f"{named}: cannot import {path}"):
-        imported = importlib.import_module(path)
-    with blaming(f"{named}: cannot be found"):
-        make: Any = reduce(getattr, name.split("."), imported)
+    make = find_named("--net", network["net"], "class")
     arguments = "".join(f" {key}={value}" for key, value in given.items())
     flags = f"{named} --net-kwargs{arguments}" if given else named
     with torch.random.fork_rng(devices=[]), torch.no_grad():
