@@ -3,6 +3,8 @@
 In this folder: python ../main.py --env-name memory:HiddenVelocities-v0 --net memory:GRUPolicy
 --net-kwargs units=8 --obs-norm --workers auto --optimizer adam --lr 0.1 --sigma 0.3
 --target-return 475
+
+With --seed 3 it is solved after 86,000 steps; memory.safetensors holds that policy.
 """
 
 from typing import Any
