@@ -113,9 +113,10 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
         made = FreshWorld(made)
     if env["frame_skip"] > 1:
         made = FrameSkip(made, env["frame_skip"])
-    made = take_picture(made)
+    shaped = env.get("shaped", False)
+    made = made if shaped else take_picture(made)
     if not is_image(made.observation_space):
-        made = as_vector(made, env["id"], shaped=env.get("shaped", False))
+        made = as_vector(made, env["id"], shaped=shaped)
     else:
         from es.environments.atari import as_images  # this loads kernels
 

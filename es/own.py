@@ -37,20 +37,25 @@ def describe_own(
                 f"{flag_with_value(name, value)}: is for the networks of this program, and {named} "
                 "is your own; leave it out (--net-kwargs are the arguments of your class)"
             )
-    if config.obs_norm and seen_as_image(env.observation_space):
+    space = env.observation_space
+    parts = dict(space) if isinstance(space, gymnasium.spaces.Dict) else {"": space}
+    pictures = [key for key, part in parts.items() if seen_as_image(part)]
+    if config.obs_norm and len(pictures) == len(parts):
         raise UsageError("--obs-norm: images are normalised in their own way; leave it out")
+    sizes = [math.prod(part.shape or ()) for key, part in parts.items() if key not in pictures]
     network: dict[str, Any] = {
         "kind": "own",
         "net": config.net,
-        "kwargs": read_assignments("--net-kwargs", config.net_kwargs),
-        "inputs": math.prod(env.observation_space.shape or ()),
+        "kwargs": read_assignments(config.net_kwargs),
+        "inputs": sum(sizes),
+        "pictures": pictures,
         "normalize": config.obs_norm,
         "actions": actions,
     }
     (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
     if restored is None:  # or else a program of the user's own may be loading a policy
         seed_shared_generators(seed)
-    own = Own(env.observation_space, env.action_space, {})
+    own = Own(space, env.action_space, {})
     module = make_own_module(network, own, seed)
     trained, kept = trained_parameters(module), kept_tensors(module)
     if not trained:

@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from es import count_outputs, load_policy
 from es.config import Config
+from es.environments.images import ImageView
 from es.envs import make_env
 from es.errors import MisfitError, UsageError
 from es.model import initial_theta
@@ -21,7 +22,7 @@ from es.rollouts.rollout import Snapshot, Task, evaluation_seed
 from tests.conftest import read, same_run
 from tests.nets import Rich
 from tests.networks.descriptions import mlp
-from tests.strange import SPACES
+from tests.strange import BOX, SPACES, Strange
 
 PLAIN = ("--env-name", "CartPole-v1", "--net", "tests.nets:Plain", "--n", 4, "--seed", 1)
 RICH = (
@@ -137,6 +138,7 @@ def test_a_module_may_keep_an_observation(monkeypatch):
         ("PongDeterministic-v4", "Grid", "--max-episode-length", 30),
         ("tests.strange:Planes-v0", "Grid", "--obs-norm"),
         ("tests.strange:Digits-v0", "Plain"),
+        ("tests.strange:Scene-v0", "Parts", "--obs-norm"),
     ],
 )
 def test_it_is_tested_and_loaded_as_it_was_trained(train, program, run):
@@ -287,6 +289,7 @@ def test_a_network_that_fails_in_an_episode_is_shown_by_the_users_lines(program)
     assert "KeyError: 'boom'" in err
     assert "nets.py" in err
     assert "own_actor.py" not in err
+    assert "torch" not in err
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(3), [0.0] * 3, [[0.0], [0.0, 1.0]], "text", None])
@@ -296,6 +299,36 @@ def test_an_observation_that_does_not_fit_is_an_error(wrong):
     actor.bind(theta)
     with pytest.raises(MisfitError, match=r"shape \(4,\)"):
         actor.act(wrong)
+
+
+def test_the_entries_of_a_dict_are_seen_apart():
+    settings: Any = {"env_name": "tests.strange:Scene-v0", "obs_norm": True}
+    setup, _ = own("Parts", **settings)
+    assert setup.network["inputs"] == setup.normalized_inputs == 24 + 4 + 6
+    assert [*setup.unseen] == ["mission"]
+    actor: Any = setup.recipe.make_actor()
+    statistics = np.random.default_rng(0).normal(size=(2, 34))
+    actor.bind(np.zeros(3 * (42 * 42 + 34) + 3, np.float32), statistics)
+    actor.reset()
+    env: Any = setup.recipe.make_env()
+    seen = env.reset(seed=1)[0]
+    bare = env.unwrapped.observation_space
+    bare.seed(1)
+    raw = bare.sample()
+    tensors = actor._see(seen)
+    assert {key: tuple(tensor.shape) for key, tensor in tensors.items()} == {
+        "camera": (1, 42, 42), "grid": (2, 3, 4), "heading": (4,), "parts": (6,),
+    }  # fmt: skip
+    view = ImageView(Strange(bare["camera"], BOX))
+    view.reset()
+    np.testing.assert_array_equal(tensors["camera"], view(raw["camera"]))
+    numbers = [raw["grid"].reshape(-1), np.eye(4)[raw["heading"]], *raw["parts"]]
+    deviations = np.concatenate(numbers) - statistics[0]
+    np.testing.assert_allclose(
+        np.concatenate([tensors[key].reshape(-1) for key in ("grid", "heading", "parts")]),
+        np.clip(deviations * statistics[1], -5, 5), rtol=1e-5, atol=1e-6,
+    )  # fmt: skip
+    np.testing.assert_allclose(actor.observed(), [deviations, deviations**2], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", SPACES)

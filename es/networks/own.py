@@ -1,8 +1,10 @@
 """Networks of the user's own: torch modules, played as they are.
 
 A plain dict describes one: `{"kind": "own", "net": "MODULE:CLASS", "kwargs": {...}, "inputs": n,
-"normalize": bool, "actions": {...}, "shapes": {name: [n, ...]}}`. shapes: of the parameters that
-are trained, in theta's order. Only workers that play such a network import this module, and torch.
+"pictures": [key, ...], "normalize": bool, "actions": {...}, "shapes": {name: [n, ...]}}`. inputs:
+the numbers of an observation, but for pictures, which are not normalised: their keys in a Dict.
+shapes: of the parameters that are trained, in theta's order. Only workers that play such a network
+import this module, and torch.
 """
 
 from collections.abc import Mapping
@@ -49,7 +51,7 @@ def make_own_module(network: Mapping[str, Any], own: Own, seed: int = 0) -> nn.M
             raise UsageError(f"{named}: is to make a torch.nn.Module, not {type(module).__name__}")
         module.eval()
         with blaming(f"{named}: cannot be played"):  # it makes the parameters of lazy layers
-            outputs, _ = with_state(module(torch.zeros(own.observations.shape or ()), None))
+            outputs, _ = with_state(module(_zeros(own.observations), None))
         for name, tensor in kept_tensors(module).items():
             if name in own.kept:
                 tensor.copy_(torch.from_numpy(own.kept[name]))
@@ -63,6 +65,12 @@ def make_own_module(network: Mapping[str, Any], own: Own, seed: int = 0) -> nn.M
             f"shape ({wanted},) (es.count_outputs says how many), or that and a state"
         )
     return module
+
+
+def _zeros(space: spaces.Space) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _zeros(part) for key, part in space.items()}
+    return torch.zeros(space.shape or ())
 
 
 def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:

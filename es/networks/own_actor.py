@@ -1,10 +1,12 @@
 """The actor that plays a network of the user's own."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 from es.errors import MisfitError
@@ -39,7 +41,7 @@ class OwnActor:
         if network["normalize"]:
             self._statistics = np.zeros((4, network["inputs"]))
             self._statistics[1] = 1
-        self._see = Sight(own.observations.shape or (), self._statistics)
+        self._see = _sight(own.observations, self._statistics, network["pictures"])
         count = count_outputs(network["actions"])
         self.outputs = np.zeros(count, np.float32)
         self._counts, self._largest = np.array([count]), np.zeros(1, np.int64)
@@ -80,6 +82,23 @@ class OwnActor:
     def observed(self) -> DoubleArray | None:
         """Return sums of the deviations since the reset and of their squares: (2, inputs)."""
         return None if self._statistics is None else self._statistics[2:].copy()
+
+
+def _sight(
+    space: spaces.Space, statistics: DoubleArray | None, pictures: Sequence[str]
+) -> Callable[[Any], Any]:
+    """Return what makes tensors of observations, or dicts of tensors of a Dict."""
+    if not isinstance(space, spaces.Dict):
+        return Sight(space.shape or (), statistics)
+    parts: dict[str, Sight] = {}
+    stop = 0
+    for key, part in space.items():
+        shape, own = part.shape or (), None
+        if statistics is not None and key not in pictures:
+            start, stop = stop, stop + math.prod(shape)
+            own = statistics[:, start:stop]
+        parts[key] = Sight(shape, own)
+    return lambda observation: {key: see(observation[key]) for key, see in parts.items()}
 
 
 class Sight:
