@@ -13,7 +13,7 @@ import json
 import multiprocessing
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import ale_py
@@ -22,10 +22,10 @@ import torch
 
 from es.algorithm.normalizer import Normalizer
 from es.algorithm.strategy import Strategy
-from es.config import Config
+from es.config import Config, flag_with_value
 from es.envs import make_env
-from es.model import make_module, unflatten
-from es.policy import describe
+from es.networks.own import with_state
+from es.policy import describe, policy_module
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.player import Player
 from es.rollouts.processes import cores, limit_threads
@@ -40,15 +40,18 @@ KINDS = ("rollouts", "bare", "environment", "policy", "torch")
 
 
 class Case(NamedTuple):
-    """An environment and the population that is timed: after so many updates, so many episodes."""
+    """An environment and the population that is timed: after so many updates, so many episodes.
+
+    settings: of the `Config`, besides the environment.
+    """
 
     name: str
     updates: int
     episodes: int
-    obs_norm: bool = False
+    settings: Mapping[str, Any] = {}
 
     def __str__(self) -> str:
-        return f"{self.name}{' --obs-norm' if self.obs_norm else ''}"
+        return " ".join([self.name, *map(flag_with_value, self.settings, self.settings.values())])
 
 
 CASES = (
@@ -56,7 +59,9 @@ CASES = (
     Case("CartPole-v1", 40, 10),
     Case("Acrobot-v1", 0, 10),
     Case("HalfCheetah-v5", 0, 4),
-    Case("HalfCheetah-v5", 0, 4, obs_norm=True),
+    Case("HalfCheetah-v5", 0, 4, {"obs_norm": True}),
+    Case("HalfCheetah-v5", 0, 4, {"hidden_sizes": (256, 256)}),
+    Case("HalfCheetah-v5", 0, 4, {"net": "benchmarks.eager:MLP"}),
     Case("PongDeterministic-v4", 0, 1),
 )
 
@@ -71,8 +76,9 @@ class Episode(NamedTuple):
 
 def population(case: Case) -> tuple[Setup, Snapshot, list[Task]]:
     """The setup, the parameters and the tasks that come after a case's updates (seed 1)."""
-    setup, theta = describe(Config(env_name=case.name, seed=1, obs_norm=case.obs_norm), None)
-    statistics = Normalizer(setup.normalized_inputs).statistics() if case.obs_norm else None
+    setup, theta = describe(Config(env_name=case.name, seed=1, **case.settings), None)
+    inputs = setup.normalized_inputs
+    statistics = Normalizer(inputs).statistics() if inputs else None
     snapshot = Snapshot(theta, 0.05, statistics)
     strategy = Strategy(theta, n=40, sigma=0.05, lr=0.1, seed=1)
     pool = InProcessPool(setup.recipe)
@@ -138,7 +144,7 @@ def think_in_torch(module: torch.nn.Module, episodes: Sequence[Episode]) -> None
     for episode in episodes:
         state = None
         for observation in episode.observations:
-            outputs, state = module(torch.from_numpy(observation).float(), state)
+            outputs, state = with_state(module(torch.from_numpy(observation).float(), state))
             int(outputs.argmax())
 
 
@@ -157,8 +163,7 @@ def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) ->
     bare.reset(seed=0)
     episodes = [record(player, snapshot, task) for task in chosen]
     steps = sum(len(episode.actions) for episode in episodes)
-    module = make_module(setup.network).requires_grad_(False)
-    module.load_state_dict(unflatten(setup.network, snapshot.theta))
+    module = policy_module(setup, snapshot.theta)
 
     def rollouts() -> None:
         for task in chosen:

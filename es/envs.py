@@ -3,7 +3,8 @@
 A plain dict describes an environment: `{"id": ..., "kwargs": {...}, "frame_skip": n, "noop_max":
 n}`. Master, workers and a later test make the same environment from it. noop_max: the most steps
 that are played before an episode begins. There is also `"fire_reset": True` with --fire-reset, and
-`"wrappers": [{"name": "MODULE:CALLABLE", "kwargs": ...}, ...]` with --env-wrapper.
+`"wrappers": [{"name": "MODULE:CALLABLE", "kwargs": ...}, ...]` with --env-wrapper, and `"shaped":
+True` with --net.
 """
 
 import dataclasses
@@ -52,9 +53,11 @@ def describe_env(
     noop_max: int = 0,
     sticky_actions: float | None = None,
     fire_reset: bool = False,
+    shaped: bool = False,
 ) -> dict[str, Any]:
     """Describe the environment of a name, with its own arguments, KEY=VALUE, in its wrappers.
 
+    shaped: whether observations keep their shapes, for a network of the user's own.
     Raise UsageError, with a hint, if there is no such environment or the settings do not fit.
     """
     given = read_assignments(assignments)
@@ -73,6 +76,8 @@ def describe_env(
     description = {"id": name, "kwargs": kwargs, "frame_skip": frame_skip or 1, "noop_max": 0}
     if env_wrapper:  # older checkpoints have no such key
         description["wrappers"] = read_wrappers(env_wrapper)
+    if shaped:
+        description["shaped"] = True
     if _is_atari(name, spec):
         for key, flag, setting in (
             ("frameskip", "--frame-skip", frame_skip),
@@ -108,9 +113,10 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
         made = FreshWorld(made)
     if env["frame_skip"] > 1:
         made = FrameSkip(made, env["frame_skip"])
-    made = take_picture(made)
+    shaped = env.get("shaped", False)
+    made = made if shaped else take_picture(made)
     if not is_image(made.observation_space):
-        made = as_vector(made, env["id"])
+        made = as_vector(made, env["id"], shaped=shaped)
     else:
         from es.environments.atari import as_images  # this loads kernels
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from es.interrupts import Interrupted
 
 LONGEST = 1000  # characters of a message
-LIBRARIES = ("es", "gymnasium", "ale_py", "importlib")  # whose frames are none of the user's code
+LIBRARIES = ("es", "gymnasium", "ale_py", "importlib", "torch")  # none of the user's own code
 MADE_FOR = " was raised from the environment creator for "  # what Gymnasium adds to some messages
 
 

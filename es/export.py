@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from es import __version__
 from es.config import Config
 from es.environments.spaces import take_picture, without_text
@@ -16,11 +14,11 @@ from es.errors import UsageError, blaming
 from es.exporting import files
 from es.exporting.actions import Decoder
 from es.exporting.policy import ExportedPolicy
+from es.exporting.shaped import make_shaped_view
 from es.exporting.views import make_view
 from es.interrupts import Interrupted, Interrupts
-from es.model import ConvLSTM, make_module, unflatten
 from es.noise import FloatArray
-from es.policy import describe, evaluate
+from es.policy import describe, evaluate, policy_module
 from es.rollouts.interface import counted
 from es.runs import directory
 from es.runs.checkpoint import Checkpoint
@@ -105,13 +103,13 @@ def _assemble(
     config: Config, restored: Restored, setup: Setup, theta: FloatArray
 ) -> tuple[ExportedPolicy, Any]:
     """Return all of the policy as one module, and an observation for it."""
-    network = make_module(setup.network).requires_grad_(requires_grad=False)
-    network.load_state_dict(unflatten(setup.network, theta))
-    if isinstance(network, ConvLSTM) and setup.vbn_batch is not None:
-        network.refer_to(torch.from_numpy(setup.vbn_batch))
+    network = policy_module(setup, theta)
     normalizer = restored_normalizer(config, setup.normalized_inputs, restored)
-    with closing(take_picture(make_bare_env(setup.environment))) as env:
-        view = make_view(env, normalizer.statistics() if normalizer else None)
+    statistics = normalizer.statistics() if normalizer else None
+    shaped = setup.environment.get("shaped", False)
+    with closing(make_bare_env(setup.environment)) as bare:
+        env = bare if shaped else take_picture(bare)
+        view = make_shaped_view(env, statistics) if shaped else make_view(env, statistics)
         observation = files.example(without_text(env.observation_space))
     decoder = Decoder(setup.network["actions"])
     return ExportedPolicy(view, network, decoder, observation), observation

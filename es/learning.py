@@ -19,7 +19,7 @@ from es.host import COMMAND_LINE, Host, HostState
 from es.interrupts import HostInterrupts, Interrupted
 from es.kernels import TELL
 from es.noise import DoubleArray
-from es.program import FOR_WORKERS, search_last
+from es.program import modules_for_workers, search_last
 from es.reports import NO_CURVE, one_shot
 from es.reports.host_terminal import HostTerminal
 from es.rollouts.by_value import ByValue
@@ -90,7 +90,7 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
         open_pool = COMMAND_LINE.open_pool
         if config.workers != 0:
             variables = {PRELOAD: config.env_name, TELL: "" if config.silent else "1"}
-            process = PoolProcess(() if config.ray else FOR_WORKERS, variables)
+            process = PoolProcess(() if config.ray else modules_for_workers(config.net), variables)
             stack.callback(process.close)
             open_pool = partial(_open_pool, process, config.env_name, objects)
         if not os.environ.get(NO_CURVE):

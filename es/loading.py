@@ -162,21 +162,23 @@ class Policy:
 
 def load_policy(
     path: str | os.PathLike[str], *, env_name: str | None = None, env_wrapper: Sequence[str] = (),
-    small_net: bool = False, greedy: bool = False,
+    small_net: bool = False, net: str | None = None, greedy: bool = False,
 ) -> Policy:  # fmt: skip
     """Return the policy in a checkpoint, ready to play.
 
     env_name: needed for the weights of pytorch-es, which do not name their environment (with
     small_net, if they are an MLP's), and for environments of a user's own module, because a file is
     not trusted to choose one. It may differ from the checkpoint's if the policy fits it.
-    env_wrapper: the words after --env-wrapper, needed for wrappers that are not Gymnasium's for the
-    same reason. greedy: do not draw the actions of a policy that was trained with --sample-actions.
-    Raise es.errors.UsageError if file and environment do not fit.
+    env_wrapper, net: the words after --env-wrapper, and --net, needed for the same reason where a
+    wrapper is not Gymnasium's, or the network is one's own. greedy: do not draw the actions of a
+    policy that was trained with --sample-actions. Raise es.errors.UsageError if file and
+    environment do not fit.
     """
     given: dict[str, Any] = {"test": True, "restore": os.fspath(path), "greedy": greedy}
     given |= {} if env_name is None else {"env_name": env_name, "override": True}
     given |= {"env_wrapper": tuple(env_wrapper)} if env_wrapper else {}
     given |= {"small_net": True} if small_net else {}
+    given |= {"net": net} if net else {}
     # Not by a command line: tyro keeps the memory of each that it reads.
     config, restored = restore(lambda own: Config(**own | given), Config(**given))
     if env_name is None and not isinstance(restored, Checkpoint):
@@ -197,7 +199,8 @@ def make_policy(config: Config, restored: Restored) -> Policy:
 
     def make_player() -> Player:
         opening = Opening(bare) if setup.environment.get("fire_reset") else None
-        return Player(setup.recipe.make_actor(), View(bare), opening, setup)
+        view = View(bare, shaped=setup.environment.get("shaped", False))
+        return Player(setup.recipe.make_actor(), view, opening, setup)
 
     settings = dict(ours.settings) if ours else config.saved()
     policy = Policy(make_player, space, setup, settings)

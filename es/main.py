@@ -13,7 +13,7 @@ from es.config.validation import validate
 from es.errors import in_one_line
 from es.interrupts import Interrupts
 from es.kernels import TELL
-from es.program import FOR_WORKERS, execute, search_last
+from es.program import execute, modules_for_workers, search_last
 from es.reports import NO_CURVE, one_shot
 from es.rollouts.processes import PRELOAD, limit_threads, start_forkserver
 
@@ -50,7 +50,8 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         _say(_beginning(config))  # at once: what follows takes seconds
     if not config.instead and config.workers != 0 and config.ray is None:
         os.environ[PRELOAD] = config.env_name
-        start_forkserver(FOR_WORKERS)  # it imports them while this process imports torch
+        # It imports them while this process imports torch.
+        start_forkserver(modules_for_workers(config.net))
     if not config.instead and not os.environ.get(NO_CURVE):
         with suppress(OSError):  # then the picture is drawn later
             one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
@@ -89,5 +90,5 @@ def _beginning(config: Config) -> str:
         return in_one_line(f"Loading {config.restore} ...")
     workers = config.n + 1 if config.workers is None else config.workers
     where = f"ray: {config.ray}" if config.ray else f"workers: {workers}"
-    network = "MLP, " if config.small_net else ""
+    network = f"{config.net}, " if config.net else "MLP, " if config.small_net else ""
     return in_one_line(f"Training {config.env_name} ({network}{where}): starting ...")

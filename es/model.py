@@ -5,7 +5,8 @@ of `es.networks` play these networks; tests compare them with the modules here.
 
 A plain dict describes a network: `{"kind": "mlp", "inputs": n, "hidden": [n, ...], "activation":
 ..., "normalize": bool, "actions": {...}}` or `{"kind": "convlstm", "inputs": 1, "vbn": bool,
-"actions": {...}}`. Master, workers and a later test build the same network from it.
+"actions": {...}}`; `es.networks.own` says how one describes a network of the user's own. Master,
+workers and a later test build the same network from it.
 """
 
 import functools
@@ -15,10 +16,12 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from gymnasium.spaces import Space
 from torch import Tensor, nn
 from torch.nn import functional
 
-from es.networks import count_outputs
+from es import networks
+from es.environments.spaces import describe_actions
 from es.noise import FloatArray
 
 torch.set_num_threads(1)  # workers use all cores, and rounding is the same everywhere
@@ -110,9 +113,17 @@ class ConvLSTM(nn.Module):
         return x
 
 
+def count_outputs(actions: Space, bins: int | None = None) -> int:
+    """Return how many outputs a network needs to choose actions of a space.
+
+    bins: --action-bins, if that is given. Raise UsageError if the space is not supported.
+    """
+    return networks.count_outputs(describe_actions(actions, "") | {"bins": bins})
+
+
 def make_module(network: Mapping[str, Any]) -> MLP | ConvLSTM:
     """Make the described module; raise KeyError or TypeError if the description is damaged."""
-    outputs = count_outputs(network["actions"])
+    outputs = networks.count_outputs(network["actions"])
     if network["kind"] == "mlp":
         return MLP(network["inputs"], outputs, network["hidden"], network["activation"])
     return ConvLSTM(network["inputs"], outputs, vbn=network["vbn"])
@@ -132,8 +143,11 @@ def layer_shapes(network: Mapping[str, Any]) -> dict[str, torch.Size]:
 
 @functools.cache  # every checkpoint asks for them
 def _layer_shapes(network: str) -> dict[str, torch.Size]:
+    described = json.loads(network)
+    if described["kind"] == "own":
+        return {name: torch.Size(shape) for name, shape in described["shapes"].items()}
     with torch.device("meta"):  # shapes alone: nothing is allocated or drawn
-        module = make_module(json.loads(network))
+        module = make_module(described)
     return {name: tensor.shape for name, tensor in module.state_dict().items()}
 
 
@@ -145,7 +159,8 @@ def flatten(network: Mapping[str, Any], parameters: Mapping[str, Any]) -> FloatA
     shapes = layer_shapes(network)
     odd = sorted(map(str, set(parameters) ^ set(shapes)))
     if odd:
-        raise ValueError(f"its layers are not those of the {network['kind']} network: {odd}")
+        whose = f"{network['kind']} network" if network["kind"] != "own" else network["net"]
+        raise ValueError(f"its layers are not those of {whose}: {odd}")
     for name, shape in shapes.items():
         found = getattr(parameters[name], "shape", ())
         if found != shape:

@@ -1,11 +1,14 @@
 """Environment, network and parameters, made alike for training, testing and load_policy."""
 
 import json
+from collections.abc import Collection
 from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import torch
+from torch import nn
 
 from es.algorithm.population import mean_and_std
 from es.config import FIELDS, Config, flag, flag_with_value, sources
@@ -14,9 +17,11 @@ from es.environments.spaces import describe_actions
 from es.environments.vbn_batch import gather_frames
 from es.envs import describe_env, make_env, max_steps
 from es.errors import RunError, UsageError, blaming
-from es.model import flatten, initial_theta, layer_shapes
+from es.model import ConvLSTM, flatten, initial_theta, layer_shapes, make_module, unflatten
 from es.networks import make_actor
+from es.networks.own import make_own_module
 from es.noise import FloatArray, Stream, derive_seeds
+from es.own import describe_own
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.rollout import Recipe, Snapshot, close, evaluation_tasks
 from es.runs.checkpoint import Checkpoint
@@ -39,6 +44,7 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
     ours = restored if isinstance(restored, Checkpoint) else None
     environment = _describe_environment(config, ours)
     env = make_env(environment)
+    own = initial = None
     try:
         shape = env.observation_space.shape or ()
         actions = _describe_actions(config, describe_actions(env.action_space, config.env_name))
@@ -48,18 +54,37 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
         complaint = close(env)
     if complaint:
         raise RunError(f"--env-name {config.env_name}: cannot be played ({complaint})")
-    network = describe_network(config, shape, actions)
+    if config.net:
+        network, own, initial = describe_own(config, env, actions, restored)
+    else:
+        network = describe_network(config, shape, actions)
     size = sum(shape.numel() for shape in layer_shapes(network).values())
     if size > MAX_PARAMETERS:
         raise UsageError(
             f"the network would have {size} parameters, and {MAX_PARAMETERS} are possible: choose "
-            "smaller --hidden-sizes or --action-bins"
+            f"smaller {'--net-kwargs' if own else '--hidden-sizes'} or --action-bins"
         )
-    theta = _parameters(config, network, restored)
+    kept = own.kept if own else {}
+    theta = _parameters(config, network, restored, initial, kept)
     vbn_batch = _vbn_batch(config, environment, ours) if network.get("vbn") else None
-    make, act = partial(make_env, environment), partial(make_actor, network, vbn_batch)
+    make, act = partial(make_env, environment), partial(make_actor, network, vbn_batch, own)
     recipe = Recipe(make, act, max_steps(environment), config.param_fraction)
-    return Setup(environment, network, recipe, vbn_batch, unseen), theta
+    module = partial(make_own_module, network, own) if own else partial(make_module, network)
+    tensors = {name: torch.from_numpy(array) for name, array in kept.items()}
+    return Setup(environment, network, recipe, module, vbn_batch, unseen, tensors), theta
+
+
+def policy_module(setup: Setup, theta: FloatArray) -> nn.Module:
+    """Return the torch module that plays theta, (P,) float32.
+
+    It is called as `module(observation, state)` for outputs and the next state; see
+    `es.networks.own.with_state` for the user's own. Observations are normalised before it.
+    """
+    module = setup.make_module().requires_grad_(False)
+    module.load_state_dict(unflatten(setup.network, theta), strict=False)
+    if setup.vbn_batch is not None:
+        cast(ConvLSTM, module).refer_to(torch.from_numpy(setup.vbn_batch))
+    return module
 
 
 def evaluate(
@@ -117,6 +142,7 @@ def describe_network(
 
 def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, Any]:
     others: Any = {name: getattr(config, name) for name in SETTINGS_OF_ENVIRONMENT[2:]}
+    others["shaped"] = config.net is not None
     described = describe_env(config.env_name, config.env_kwargs, **others)
     # As JSON has it: its lists were perhaps tuples.
     if ours and ours.environment != json.loads(json.dumps(described)):
@@ -145,17 +171,27 @@ def _describe_actions(config: Config, actions: dict[str, Any]) -> dict[str, Any]
     return actions
 
 
-def _parameters(config: Config, network: dict[str, Any], restored: Restored) -> FloatArray:
+def _parameters(
+    config: Config,
+    network: dict[str, Any],
+    restored: Restored,
+    initial: FloatArray | None,
+    kept: Collection[str],
+) -> FloatArray:
+    """Return the restored parameters, or else the initial ones, or else new ones."""
     if restored is None:
+        if initial is not None:
+            return initial
         (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
         theta = initial_theta(network, seed)
         return np.zeros_like(theta) if config.init == "zero" else theta
     own = restored.parameters if isinstance(restored, Checkpoint) else restored
     try:
-        return flatten(network, own)
+        return flatten(network, {name: own[name] for name in own if name not in kept})
     except (ValueError, AttributeError, RuntimeError) as error:
         raise UsageError(
-            f"--restore {config.restore}: does not fit --env-name {config.env_name}: {error}"
+            f"--restore {config.restore}: does not fit "
+            f"{f'--net {config.net}' if config.net else f'--env-name {config.env_name}'}: {error}"
         ) from error
 
 

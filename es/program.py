@@ -2,6 +2,8 @@
 
 import atexit
 import contextlib
+import difflib
+import importlib
 import io
 import os
 import shlex
@@ -12,9 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from es.errors import RunError
+from es.errors import RunError, UsageError, blaming
 from es.interrupts import Interrupts
 
 FOR_WORKERS = (  # modules that workers need
@@ -35,6 +37,11 @@ def hide_doors() -> None:
         sys.path[:] = [folder for folder in sys.path if folder != str(PROJECT)]
 
 
+def modules_for_workers(net: str | None) -> tuple[str, ...]:
+    """Return the modules that workers need: torch among them with --net alone."""
+    return (*FOR_WORKERS, "es.networks.own_actor") if net else FOR_WORKERS
+
+
 def search_last(imported: Collection[str]) -> None:
     """If there are modules of the user's own to import, search the current folder for them, too.
 
@@ -46,6 +53,19 @@ def search_last(imported: Collection[str]) -> None:
             import google  # type: ignore[import-untyped]  # noqa: F401
         with contextlib.suppress(OSError):  # the folder is gone
             sys.path.append(os.getcwd())
+
+
+def find_named(flag: str, name: str, what: str) -> Any:
+    """Return the callable MODULE:NAME; raise UsageError, with a hint, if there is none."""
+    path, _, word = name.partition(":")
+    with blaming(f"{flag} {name}: cannot import {path}"):
+        module = importlib.import_module(path)
+    if not callable(found := getattr(module, word, None)):
+        known = [other for other, value in vars(module).items() if callable(value)]
+        close = difflib.get_close_matches(word, known, n=1)
+        hint = f"; did you mean {path}:{close[0]}?" if close else ""
+        raise UsageError(f"{flag} {name}: {path} has no such {what}{hint}")
+    return found
 
 
 def program(tool: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
-from es.program import FOR_WORKERS, command, execute, search_last
+from es.program import command, execute, modules_for_workers, search_last
 from es.rollouts.processes import CORES, PRELOAD, cores, limit_threads, start_forkserver, variables
 from es.sweeps.flags import read_base, read_flags
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # trials import this file: nothing heavy may come with it
 
 
 SHIPPED = Path(__file__).resolve().parent / "sweeps" / "sweep.toml"
-# The modules that the fork server imports, once for all trials.
-FOR_TRIALS = (*FOR_WORKERS, "es.sweep", "es.train", "es.sweeps.trial", "tyro")
+# What the fork server imports, once for all trials, besides what plays.
+FOR_TRIALS = ("es.sweep", "es.train", "es.sweeps.trial", "tyro")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -106,7 +106,9 @@ def prepare(argv: Sequence[str]) -> Sweep:
     jobs = flags.jobs or max(1, cores() // processes)
     os.environ[PRELOAD] = base.env_name
     with variables({CORES: str(max(1, cores() // jobs))}):  # of which a trial's master uses as many
-        start_forkserver(FOR_TRIALS)  # beside this process's own imports
+        start_forkserver(
+            [*modules_for_workers(base.net), *FOR_TRIALS]
+        )  # beside this process's own imports
     from es.policy import describe
     from es.runs.directory import default_path
     from es.sweeps.space import fit_space, read_space

@@ -216,4 +216,5 @@ class Trainer:
             spread=None if spread is None else torch.from_numpy(spread.copy()),
             vbn_batch=None if batch is None else torch.from_numpy(batch),
             history=self.history,
+            kept=self.setup.kept,
         )

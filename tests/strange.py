@@ -46,6 +46,17 @@ SPACES: dict[str, tuple[spaces.Space, spaces.Space]] = {
         spaces.Dict(a=spaces.Discrete(4), b=spaces.Tuple([BOX, spaces.MultiBinary(3)])),
         spaces.Discrete(2),
     ),
+    "Scene": (
+        spaces.Dict(
+            camera=spaces.Box(0, 255, (40, 50, 3), np.uint8),
+            grid=spaces.Box(0, 9, (2, 3, 4)),
+            heading=spaces.Discrete(4),
+            mission=spaces.Text(9),
+            parts=spaces.Tuple([BOX, spaces.MultiBinary(3)]),
+        ),
+        spaces.Discrete(3),
+    ),
+    "Planes": (spaces.Box(0, 9, (2, 5, 7), np.int64), spaces.Discrete(3)),
     "Digits": (spaces.MultiDiscrete([3, 4]), spaces.Discrete(2)),
     "ChannelsFirst": (spaces.Box(0, 255, (3, 50, 60), np.uint8), spaces.Discrete(2)),
     "Picture": (spaces.Box(0, 255, (30, 40, 4), np.uint8), spaces.Box(-1, 1, (2,))),

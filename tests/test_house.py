@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import ROOT
 
 DOORS = ("main", "train", "test", "model", "envs", "compare", "sweep")
-STORY = (*DOORS, "policy", "loading", "learning", "host", "export")
+STORY = (*DOORS, "policy", "own", "loading", "learning", "host", "export")
 EVERYWHERE = {"errors", "noise", "program", "interrupts"}
 # A room, and the rooms that it may import besides these.
 ROOMS = {

@@ -45,6 +45,7 @@ class Config(RunSettings, AlgorithmSettings):  # the last base's fields come fir
         named = {
             "env_name": (self.env_name,) if ":" in self.env_name else (),
             "env_wrapper": self.env_wrapper if wrapped else (),
+            "net": (self.net,) if self.net else (),
         }
         return {flag(name): words for name, words in named.items() if words}
 

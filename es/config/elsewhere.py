@@ -4,6 +4,8 @@ NAMES = {
     "--env-name": "env env-id environment game task",
     "--max-episode-length": "max-episode-steps episode-length horizon time-limit",
     "--obs-norm": "norm-obs normalize-obs normalize",
+    "--net": "policy network model-class policy-class",
+    "--net-kwargs": "policy-kwargs",
     "--hidden-sizes": "hidden-size hidden-dim hidden-layers net-arch",
     "--n": "popsize pop-size population population-size npop num-directions n-delta batch-size",
     "--sigma": "std noise-std noise-stdev delta-std sigma-init",

@@ -12,7 +12,11 @@ from es.config.elsewhere import OURS
 from es.errors import UsageError
 from es.program import usage_name
 
-REPEATABLE = ("--env-kwargs", "--env-wrapper")  # given twice, they mean what both say
+REPEATABLE = (
+    "--env-kwargs",
+    "--env-wrapper",
+    "--net-kwargs",
+)  # given twice, they mean what both say
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 RULE = re.compile(r"^ +[─-]{9,} *\n", re.MULTILINE)  # between the sections of tyro's box
 FLAG = re.compile(r"^ {6}(--.*?) *$", re.MULTILINE)  # a flag that tyro suggests or explains

@@ -60,6 +60,15 @@ class AlgorithmSettings:
     )
 
     small_net: bool = policy(False, "Use the small MLP instead of the Convnet-LSTM.")
+    net: str | None = policy(
+        None,
+        "Network of your own, a torch.nn.Module: MODULE:CLASS.",
+        option.MODULE_CLASS,
+        shown="none",
+    )
+    net_kwargs: tuple[str, ...] = policy(
+        (), "Arguments of --net, such as width=64.", option.ASSIGNMENTS, shown="none"
+    )
     hidden_sizes: tuple[int, ...] = policy(
         (64, 64), "Units of the MLP's hidden layers; nothing for a linear policy.", option.WIDTHS
     )

@@ -31,7 +31,7 @@ def _assigns(word: str) -> bool:
 
 
 def is_wrapper(word: str) -> bool:
-    """Return whether a word of --env-wrapper is MODULE:CALLABLE, and not an argument."""
+    """Return whether a word is MODULE:CALLABLE, and not an argument."""
     return re.fullmatch(r"[^\W\d][\w.]*:[^\W\d]\w*", word) is not None
 
 
@@ -49,8 +49,9 @@ WIDTHS = Check(
 )
 ASSIGNMENTS = Check(
     lambda value: all(map(_assigns, value)),
-    "must be arguments of the environment, such as gravity=-9.0 continuous=True",
+    "must be arguments, such as gravity=-9.0 continuous=True",
 )
+MODULE_CLASS = Check(is_wrapper, "must be MODULE:CLASS, such as my_networks:Policy")
 WRAPPERS = Check(
     lambda value: (
         not value or (is_wrapper(value[0]) and all(map(is_wrapper, filterfalse(_assigns, value))))

@@ -93,6 +93,9 @@ def _validate_combinations(config: Config) -> None:
         "--optimizer clipup and --max-speed, its longest step, belong together; give both": (
             (config.optimizer_name == "clipup") != (config.max_speed is not None)
         ),
+        f"--net-kwargs {shown(config.net_kwargs)}: are arguments of --net; give both or none": (
+            config.net_kwargs and not config.net
+        ),
         "--init zero: is for linear policies, whose layers are no products; give --hidden-sizes "
         "without numbers": config.init == "zero" and bool(config.hidden_sizes),
         f"--activation {config.activation}: is for hidden layers, and --hidden-sizes names none": (

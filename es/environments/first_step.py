@@ -19,15 +19,20 @@ def check_first_step(env: gymnasium.Env, name: str) -> None:
         warnings.simplefilter("ignore")
         env.action_space.seed(0)
         observation, _ = env.reset(seed=0)
-        _check(observation, env.observation_space.shape or ())
+        _check(observation, env.observation_space)
         outcome: Any = env.step(env.action_space.sample())
         observation, reward, _, _, _ = outcome
-        _check(observation, env.observation_space.shape or ())
+        _check(observation, env.observation_space)
         if not np.isfinite(as_number(reward)):
             raise MisfitError(f"its reward is {reward}, not a finite number")
 
 
-def _check(observation: Any, shape: tuple[int, ...]) -> None:
+def _check(observation: Any, space: gymnasium.Space) -> None:
+    if isinstance(space, gymnasium.spaces.Dict):
+        for key, part in space.items():
+            _check(observation[key], part)
+        return
+    shape = space.shape or ()
     if np.shape(observation) != shape:
         raise MisfitError(
             f"its observation has the shape {np.shape(observation)}, its observation space {shape}"

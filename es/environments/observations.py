@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from es.environments.atari import is_bare
 from es.environments.images import ImageView
+from es.environments.parts import PartsView
 from es.environments.screens import ScreenView
 from es.environments.spaces import (
     is_image,
@@ -25,12 +26,12 @@ from es.environments.spaces import (
 class View:
     """Turn an environment's observations into what the network sees.
 
-    bare: the environment as `es.envs.make_bare_env` makes it.
+    bare: the environment as `es.envs.make_bare_env` makes it. shaped: as for `as_vector`.
     """
 
-    def __init__(self, bare: gymnasium.Env) -> None:
+    def __init__(self, bare: gymnasium.Env, *, shaped: bool = False) -> None:
         self._space = bare.observation_space
-        env = take_picture(bare)
+        env = bare if shaped else take_picture(bare)
         space = without_text(env.observation_space)
         key = picture_key(bare.observation_space)
         self._see: Callable[[Any], Any] = np.asarray
@@ -39,11 +40,14 @@ class View:
             view = ScreenView() if is_bare(bare) else ImageView(env)
             self._see = lambda seen: view(np.asarray(seen if key is None else seen[key]))
             self.reset = view.reset
-        elif not is_vector(space):
+        elif shaped and isinstance(space, spaces.Dict):
+            self._see = parts = PartsView(bare)
+            self.reset = parts.reset
+        elif not (is_vector(space) or (shaped and isinstance(space, spaces.Box))):
             self._see = partial(spaces.flatten, space)
 
-    def __call__(self, observation: Any) -> np.ndarray:
-        """Return an image or a vector, valid until the next call.
+    def __call__(self, observation: Any) -> Any:
+        """Return an image, an array, or a dict of these, valid until the next call.
 
         Raise ValueError if the observation does not have the shape of its space.
         """

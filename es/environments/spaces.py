@@ -81,22 +81,30 @@ def take_picture(env: gymnasium.Env) -> gymnasium.Env:
     return gymnasium.wrappers.TransformObservation(env, itemgetter(key), space[key])
 
 
-def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
+def seen_as_image(space: spaces.Space) -> bool:
+    """Return whether observations are images that are preprocessed already."""
+    return space.shape == (1, 42, 42) and bool(np.isinf(getattr(space, "low", 0)).all())
+
+
+def as_vector(env: gymnasium.Env, name: str, *, shaped: bool = False) -> gymnasium.Env:
     """Return the environment with its observations flattened; discrete ones become one-hot.
 
+    shaped: keep the shape of arrays, of stacked pictures, too, and the entries of a Dict apart.
     The Text entries of Dicts are left out. Raise UsageError for other parts without a fixed number
     of numbers, for pictures among other parts or with many channels, and for no numbers or too
     many.
     """
     space = without_text(env.observation_space)
     refuse = partial(_refuse, f"--env-name {name}: its observations are", space)
+    apart = [space] if shaped else []
+    apart += space.values() if shaped and isinstance(space, spaces.Dict) else []
     for part in _parts(space):
         left_out = "" if part is space else f"leave it out with --env-wrapper {FILTER}, or "
         if not isinstance(part, LEAVES):
             refuse(f"{type(part).__name__} cannot be seen: {left_out}make a Box of it with {OWN}")
         shape = part.shape or ()
         stacked = len(shape) > 2 and sorted(shape)[-2] >= LEAST_SIDE and part.dtype == np.uint8
-        if is_image(part) or stacked:
+        if (is_image(part) or stacked) and not any(part is each for each in apart):
             refuse(
                 f"a picture is seen alone, with {MAX_CHANNELS} channels at most: {left_out}make "
                 f"such a one with {OWN}"
@@ -106,7 +114,13 @@ def as_vector(env: gymnasium.Env, name: str) -> gymnasium.Env:
             f"they make a vector of {spaces.flatdim(space)} numbers, and 1 to {MAX_NUMBERS} are "
             f"possible: make a smaller Box of them with {OWN}"
         )
-    return env if is_vector(space) else AsVector(env, space)
+    if is_vector(space) or (shaped and isinstance(space, spaces.Box)):
+        return env
+    if shaped and isinstance(space, spaces.Dict):
+        from es.environments.parts import AsParts
+
+        return AsParts(env)
+    return AsVector(env, space)
 
 
 class AsVector(gymnasium.wrappers.TransformObservation):

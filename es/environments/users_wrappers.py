@@ -1,7 +1,5 @@
 """Wrappers that a user puts around an environment (--env-wrapper)."""
 
-import difflib
-import importlib
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +8,7 @@ import gymnasium
 import numpy as np
 
 from es.errors import UsageError, blaming
+from es.program import find_named
 
 SHARED = "keeps figures over episodes, which every worker process would have of its own"
 REFUSED = {  # wrappers of Gymnasium's
@@ -42,13 +41,7 @@ def _find(name: str) -> Any:
     path, _, word = name.partition(":")
     if path == "gymnasium.wrappers" and word in REFUSED:
         raise UsageError(f"--env-wrapper {name}: {REFUSED[word]}")
-    module = importlib.import_module(path)
-    if not callable(found := getattr(module, word, None)):
-        known = [name for name, value in vars(module).items() if callable(value)]
-        close = difflib.get_close_matches(word, known, n=1)
-        hint = f"; did you mean {path}:{close[0]}?" if close else ""
-        raise UsageError(f"--env-wrapper {name}: {path} has no such wrapper{hint}")
-    return found
+    return find_named("--env-wrapper", name, "wrapper")
 
 
 def _arrays(make: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The compiled actors that play the networks of `es.model`."""
+"""The actors: compiled ones for the networks of `es.model`, and one for the user's own."""
 
 import math
 from collections.abc import Mapping
@@ -9,6 +9,8 @@ from es.noise import FloatArray
 if TYPE_CHECKING:  # their kernels take a while to load, and a master with workers has no actor
     from es.networks.convlstm import ConvLSTMActor
     from es.networks.mlp import MLPActor
+    from es.networks.own import Own
+    from es.networks.own_actor import OwnActor
 
 
 def count_outputs(actions: Mapping[str, Any]) -> int:
@@ -21,12 +23,19 @@ def count_outputs(actions: Mapping[str, Any]) -> int:
 
 
 def make_actor(
-    network: Mapping[str, Any], vbn_batch: FloatArray | None = None
-) -> "MLPActor | ConvLSTMActor":
+    network: Mapping[str, Any],
+    vbn_batch: FloatArray | None = None,
+    own: "Own | None" = None,
+) -> "MLPActor | ConvLSTMActor | OwnActor":
     """Make the actor of the described network.
 
-    vbn_batch: (N, 1, 42, 42) float32, for virtual batch normalisation.
+    vbn_batch: (N, 1, 42, 42) float32, for virtual batch normalisation. own: for a network of the
+    user's own.
     """
+    if own:
+        from es.networks.own_actor import OwnActor
+
+        return OwnActor(network, own)
     if network["kind"] == "mlp":
         from es.networks.mlp import MLPActor
 

@@ -68,7 +68,7 @@ class Checkpoint(NamedTuple):
     are normalised. vbn_batch: (128, 1, 42, 42), the reference batch of virtual batch normalisation,
     if it is used. spread: (P,), each parameter's sigma relative to the common one, with
     --sigma-adapt. history: which settings were changed after an update, by its number, with their
-    values until then.
+    values until then. kept: what --net does not train, by name.
     """
 
     parameters: dict[str, Tensor]
@@ -83,6 +83,7 @@ class Checkpoint(NamedTuple):
     vbn_batch: Tensor | None = None
     spread: Tensor | None = None
     history: History = {}  # noqa: RUF012 (nobody writes to it)
+    kept: dict[str, Tensor] = {}  # noqa: RUF012 (nor to it)
 
 
 def save(checkpoint: Checkpoint, path: Path) -> None:
@@ -94,6 +95,7 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
     text = json.dumps(values | {"counters": counters._asdict()}, allow_nan=False)
     tensors = {
         **checkpoint.parameters,
+        **checkpoint.kept,
         **{OPTIMIZER + name: tensor for name, tensor in checkpoint.optimizer.items()},
         **{NORMALIZER + name: tensor for name, tensor in (checkpoint.normalizer or {}).items()},
     }
@@ -160,6 +162,7 @@ def _checkpoint(content: bytes) -> Checkpoint:
         raise ValueError(f"its format is not {FORMAT}")
     if metadata.get("crc32") != checksum(metadata["values"], parameters):
         raise ValueError("its checksum is wrong")
+    vbn_batch, spread = parameters.pop(VBN_BATCH, None), parameters.pop(SPREAD, None)
     optimizer, normalizer = (
         {
             name.removeprefix(prefix): parameters.pop(name)
@@ -168,9 +171,12 @@ def _checkpoint(content: bytes) -> Checkpoint:
         }
         for prefix in (OPTIMIZER, NORMALIZER)
     )
-    values = json.loads(metadata["values"]) | {
-        "vbn_batch": parameters.pop(VBN_BATCH, None),
-        "spread": parameters.pop(SPREAD, None),
+    values = json.loads(metadata["values"])
+    trained = values["network"].get("shapes", parameters)  # else all are
+    values |= {
+        "kept": {name: parameters.pop(name) for name in list(parameters) if name not in trained},
+        "vbn_batch": vbn_batch,
+        "spread": spread,
         "parameters": parameters,
         "optimizer": optimizer,
         "normalizer": normalizer or None,

@@ -27,7 +27,9 @@ SETTINGS_OF_ENVIRONMENT = (
 SETTINGS_OF_SCORES = (
     *SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation", "sample_actions"
 )  # fmt: skip
-SETTINGS_OF_POLICY = ("hidden_sizes", "activation", "obs_norm", "vbn", "action_bins")
+SETTINGS_OF_POLICY = (
+    "net", "net_kwargs", "hidden_sizes", "activation", "obs_norm", "vbn", "action_bins"
+)  # fmt: skip
 
 
 def restore(

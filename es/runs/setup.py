@@ -1,7 +1,9 @@
 """A run's environment and network, as plain descriptions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+from torch import Tensor, nn
 
 from es.noise import FloatArray
 from es.rollouts.rollout import Recipe
@@ -10,15 +12,19 @@ from es.rollouts.rollout import Recipe
 class Setup(NamedTuple):
     """Environment and network as plain descriptions; with the recipe, every process builds them.
 
+    make_module: makes the network as a torch module, whose parameters are yet to be loaded.
     vbn_batch: (128, 1, 42, 42) float32, if virtual batch normalisation is used. unseen: the entries
-    of observations that the network does not see.
+    of observations that the network does not see. kept: tensors of the user's own network that are
+    not trained, by name.
     """
 
     environment: dict[str, Any]
     network: dict[str, Any]
     recipe: Recipe
+    make_module: Callable[[], nn.Module]
     vbn_batch: FloatArray | None = None
     unseen: Sequence[str] = ()
+    kept: dict[str, Tensor] = {}  # noqa: RUF012 (nobody writes to it)
 
     @property
     def normalized_inputs(self) -> int:

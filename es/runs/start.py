@@ -12,7 +12,7 @@ from es.config import Config
 from es.config.sources import changes, describe_history, run_title, write_toml
 from es.errors import UsageError
 from es.noise import FloatArray, SumNoise, weighted_sum
-from es.program import FOR_WORKERS
+from es.program import modules_for_workers
 from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
@@ -141,7 +141,7 @@ def _start_pool(
         partial(RayPool, config.ray),
         recipe,
         patience=config.ray_timeout,
-        preload=FOR_WORKERS,
+        preload=modules_for_workers(config.net),
         variables={PRELOAD: config.env_name, IMPORTS: " ".join(config.imported)},
         **settings,
     )

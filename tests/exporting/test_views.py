@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_map
 from es.environments.observations import View
 from es.environments.spaces import take_picture
 from es.envs import describe_env, make_bare_env
+from es.exporting.shaped import make_shaped_view
 from es.exporting.views import make_view
 from tests.strange import SPACES
 
@@ -86,6 +87,39 @@ def test_vectors_are_normalised_in_double_precision():
     found, _ = view(torch.from_numpy(observation), None)
     expected = np.clip((observation - mean) * factor, -5, 5).astype(np.float32)
     assert np.array_equal(found.numpy(), expected)
+
+
+def test_a_network_of_ones_own_sees_arrays_in_their_shape_and_entries_apart():
+    space = SPACES["Scene"][0]
+    space.seed(0)
+    env, statistics = Shows(space), np.random.default_rng(0).normal(size=(2, 34))
+    view, module = View(env, shaped=True), make_shaped_view(env, statistics)
+    view.reset()
+    state = None
+    for _ in range(3):
+        observation = space.sample()
+        expected = view(observation)
+        del observation["mission"]
+        found, state = module(tree_map(lambda x: torch.from_numpy(np.array(x)), observation), state)
+        assert found.keys() == expected.keys()
+        start = 0
+        for key, tensor in found.items():
+            wanted = np.asarray(expected[key])
+            assert tensor.shape == wanted.shape
+            if key == "camera":
+                assert np.abs(tensor.numpy() - wanted).max() < 1e-4
+                continue
+            mean, factor = statistics[:, start : start + wanted.size]
+            start += wanted.size
+            normalized = ((wanted.reshape(-1) - mean) * factor).clip(-5, 5)
+            assert np.abs(tensor.numpy().reshape(-1) - normalized).max() < 1e-5
+    for space in (spaces.Box(-1, 1, (2, 3)), spaces.Discrete(3), IMAGES["uint8"]):
+        space.seed(0)
+        view, module = View(Shows(space), shaped=True), make_shaped_view(Shows(space))
+        view.reset()
+        observation = space.sample()
+        found, _ = module(torch.from_numpy(np.array(observation)), module.initial)
+        assert np.abs(found.numpy() - view(observation)).max() < 1e-4
 
 
 @pytest.mark.parametrize("name", IMAGES)

@@ -1,0 +1,358 @@
+"""Networks of the user's own: --net."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from es import count_outputs, load_policy
+from es.config import Config
+from es.environments.images import ImageView
+from es.envs import make_env
+from es.errors import MisfitError, UsageError
+from es.model import initial_theta
+from es.networks import make_actor
+from es.noise import Stream, derive_seeds
+from es.policy import describe, policy_module
+from es.rollouts.player import Player
+from es.rollouts.rollout import Snapshot, Task, evaluation_seed
+from tests.conftest import read, same_run
+from tests.nets import Rich
+from tests.networks.descriptions import mlp
+from tests.strange import BOX, SPACES, Strange
+
+PLAIN = ("--env-name", "CartPole-v1", "--net", "tests.nets:Plain", "--n", 4, "--seed", 1)
+RICH = (
+    "--env-name", "Pendulum-v1", "--net", "tests.nets:Rich", "--n", 4, "--seed", 1,
+    "--max-episode-length", 20, "--obs-norm",
+)  # fmt: skip
+
+
+@pytest.fixture
+def train(program):
+    """Trains to a status of 0; the latest checkpoint."""
+
+    def run(*flags, folder="run", workers=0):
+        status, _, err = program(*flags, "--workers", workers, "--run-dir", folder)
+        assert (status, err) == (0, "")
+        return f"{folder}/latest.safetensors"
+
+    return run
+
+
+def own(net, env_name="CartPole-v1", **settings):
+    return describe(Config(env_name=env_name, net=f"tests.nets:{net}", seed=1, **settings), None)
+
+
+def test_the_users_mlp_begins_and_plays_as_the_programs_own():
+    setup, theta = own("Plain")
+    (seed,) = derive_seeds(1, 0, Stream.PARAMETERS, 1)
+    assert np.array_equal(theta, initial_theta(mlp(), seed))
+    ours, theirs = setup.recipe.make_actor(), make_actor(mlp())
+    for scale in (1, 3):
+        for actor in (ours, theirs):
+            actor.bind(np.float32(scale) * theta)
+            actor.reset()
+        for observation in np.random.default_rng(0).normal(size=(50, 4)):
+            assert ours.act(observation) == theirs.act(observation)
+            np.testing.assert_allclose(ours.outputs, theirs.outputs, rtol=1e-4, atol=1e-5)
+
+
+def test_actions_are_decoded_and_observations_normalised_as_for_the_programs_own():
+    settings: Any = {"env_name": "Pendulum-v1", "obs_norm": True, "action_noise": 0.1}
+    setup, theta = own("Plain", **settings)
+    mine: Any = setup.recipe.make_actor()
+    theirs: Any = make_actor(describe(Config(seed=1, **settings), None)[0].network)
+    statistics = np.array([[0.5, -1.0, 100.0], [0.5, 3.0, 1e4]])
+    for actor in (mine, theirs):
+        actor.bind(theta, statistics)
+        actor.reset(7, (1, 2))
+    for observation in 100 * np.random.default_rng(0).normal(size=(50, 3)):
+        np.testing.assert_allclose(mine.act(observation), theirs.act(observation), rtol=1e-4)
+    np.testing.assert_allclose(mine.observed(), theirs.observed(), rtol=1e-12)
+    mine.reset()
+    assert not mine.observed().any()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_any_number_of_workers_and_a_resume_give_the_same_run(train, workers):
+    whole = read(train(*RICH, "--max-gradient-updates", 4, folder="whole"))
+    path = train(*RICH, "--max-gradient-updates", 2, workers=workers)
+    named = ("--restore", path, "--net", "tests.nets:Rich", "--max-gradient-updates", 4)
+    again = read(train(*named, workers=workers))
+    assert same_run(whole, again)
+    assert whole.kept.keys() == again.kept.keys()
+    assert all(torch.equal(whole.kept[name], again.kept[name]) for name in whole.kept)
+
+
+def test_only_parameters_that_require_a_gradient_are_trained(train):
+    before = read(train(*RICH, "--max-gradient-updates", 1))
+    after = read(train(*RICH, "--max-gradient-updates", 3, folder="other"))
+    frozen = {"frozen.weight", "frozen.bias"}
+    norm = {f"norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")}
+    assert set(before.kept) == {"features", "steps", *frozen, *norm}
+    assert set(before.parameters) == {
+        "cell.weight_ih", "cell.weight_hh", "cell.bias_ih", "cell.bias_hh", "norm.weight",
+        "norm.bias", "head.weight", "head.bias",
+    }  # fmt: skip
+    assert all(torch.equal(before.kept[name], after.kept[name]) for name in before.kept)
+    for name, tensor in before.parameters.items():
+        assert (tensor != after.parameters[name]).all(), name
+
+
+def test_an_episode_depends_on_its_task_alone():
+    setup, theta = own("Rich", "Pendulum-v1")
+    task = Task(0, 5, 1, 7, 50)
+    fresh, used = Player(setup.recipe), Player(setup.recipe)
+    used.play(Snapshot(2 * theta, 0.1), Task(0, 6, -1, 8, 30))
+    assert used.play(Snapshot(theta, 0.1), task) == fresh.play(Snapshot(theta, 0.1), task)
+
+
+def test_a_module_may_keep_an_observation(monkeypatch):
+    seen: list[torch.Tensor] = []
+    setup, theta = own("Rich", "Pendulum-v1")
+    forward = Rich.forward
+
+    def noting(self: Any, observation: torch.Tensor, state: Any) -> Any:
+        seen.append(observation)
+        return forward(self, observation, state)
+
+    monkeypatch.setattr(Rich, "forward", noting)
+    actor = setup.recipe.make_actor()
+    actor.bind(theta)
+    actor.reset(1)
+    observations = np.random.default_rng(0).normal(size=(3, 3))
+    for observation in observations:
+        actor.act(observation)
+    np.testing.assert_allclose(torch.stack(seen[1:]), observations, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        ("CartPole-v1", "Plain"),
+        ("Pendulum-v1", "Rich", "--obs-norm", "--frame-skip", 2),
+        ("PongDeterministic-v4", "Grid", "--max-episode-length", 30),
+        ("tests.strange:Planes-v0", "Grid", "--obs-norm"),
+        ("tests.strange:Digits-v0", "Plain"),
+        ("tests.strange:Scene-v0", "Parts", "--obs-norm"),
+    ],
+)
+def test_it_is_tested_and_loaded_as_it_was_trained(train, program, run):
+    name, net, *flags = run
+    own_net = ("--net", f"tests.nets:{net}")
+    path = train("--env-name", name, *own_net, "--n", 2, "--max-gradient-updates", 1, *flags)
+    own_env = ("--env-name", name) if ":" in name else ()
+    status, out, err = program(
+        "--test", "--no-render", "--restore", path, "--seed", 7, "--episodes", 1, *own_net, *own_env
+    )
+    assert (status, err) == (0, "")
+    policy = load_policy(path, net=own_net[1], env_name=name if own_env else None)
+    env = gymnasium.make(policy.env_id, disable_env_checker=True, **policy.env_kwargs)
+    total, steps, over = 0.0, 0, False
+    seed = evaluation_seed(7, policy.update, 0)
+    observation, _ = env.reset(seed=seed)
+    policy.reset(seed)
+    skip, cap = policy.settings.get("frame_skip", 1), policy.settings["max_episode_length"]
+    while not over and steps < cap:
+        observation, reward, terminated, truncated, _ = env.step(policy(observation))
+        total, steps, over = total + float(reward), steps + 1, terminated or truncated
+    assert f"reward {total:.2f}, {-(-steps // skip)} steps" in out
+
+
+def test_the_module_of_a_policy_gives_its_actors_outputs():
+    setup, theta = own("Rich", "Pendulum-v1")
+    module = policy_module(setup, theta)
+    actor: Any = setup.recipe.make_actor()
+    assert isinstance(module, Rich)
+    actor.bind(theta)
+    actor.reset(3)
+    observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    played = [actor.act(observation) and actor.outputs.copy() for observation in observations]
+    torch.manual_seed(3)
+    state = None
+    for observation, expected in zip(observations, played, strict=True):
+        outputs, state = module(torch.from_numpy(observation), state)
+        np.testing.assert_allclose(outputs, expected, rtol=1e-5)
+    setup, theta = describe(Config(env_name="PongDeterministic-v4", seed=1, vbn=True), None)
+    module = policy_module(setup, theta)
+    actor = setup.recipe.make_actor()
+    actor.bind(theta)
+    actor.reset()
+    image = make_env(setup.environment).reset(seed=1)[0]
+    actor.act(image)
+    np.testing.assert_allclose(
+        actor.outputs, module(torch.from_numpy(image), None)[0], rtol=1e-3, atol=1e-4
+    )
+
+
+def test_a_state_dict_of_the_users_own_is_taken_over(train):
+    setup, _ = own("Rich", "Pendulum-v1")
+    module = setup.make_module()
+    for tensor in module.state_dict().values():
+        tensor.copy_(torch.arange(tensor.numel()).reshape(tensor.shape))
+    torch.save({n: t for n, t in module.state_dict().items() if "again" not in n}, "mine.pth")
+    flags = (*RICH[:-1], "--max-gradient-updates", 1, "--lr", 1e-30)
+    found = read(train("--restore", "mine.pth", *flags))
+    for name, tensor in module.state_dict().items():
+        if "again" not in name:
+            saved = (found.parameters | found.kept)[name]
+            torch.testing.assert_close(saved, tensor.to(saved.dtype))
+
+
+def test_a_checkpoint_does_not_choose_what_is_imported(train, program):
+    path = train(*PLAIN, "--max-gradient-updates", 1)
+    for action in ((), ("--test", "--no-render")):
+        status, _, err = program("--restore", path, *action)
+        assert status == 2
+        assert "plays tests.nets:Plain, and would import its module" in err
+        assert "--net tests.nets:Plain" in err
+    with pytest.raises(UsageError, match=r"--net tests\.nets:Plain"):
+        load_policy(path)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--net", "tests.nets:Rich"), "--net tests.nets:"),
+        (("--net", "tests.nets:Plain", "--net-kwargs", "width=8"), "--net-kwargs width=8 differs"),
+        (("--net", "tests.nets:Plain", "--env-name", "Acrobot-v1", "--override"), "linear1.weight"),
+    ],
+)
+def test_the_network_of_a_checkpoint_must_match(train, program, flags, words):
+    path = train(*PLAIN, "--max-gradient-updates", 1)
+    status, _, err = program("--restore", path, "--max-gradient-updates", 2, *flags)
+    assert status == 2
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_another_class_under_the_same_name_is_refused(train, program, monkeypatch):
+    path = train(*RICH, "--max-gradient-updates", 1)
+    made = Rich.__init__
+
+    def other(self, *spaces):
+        made(self, *spaces)
+        self.register_buffer("more", torch.zeros(1))
+
+    monkeypatch.setattr(Rich, "__init__", other)
+    status, _, err = program(
+        "--restore", path, "--net", "tests.nets:Rich", "--max-gradient-updates", 2
+    )  # fmt: skip
+    assert (status, err.count("\n")) == (2, 1)
+    assert "does not fit --net tests.nets:Rich: more" in err
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--net Plain", "--net 'Plain': must be MODULE:CLASS"),
+        ("--net no_such:Plain", "--net no_such:Plain: cannot import no_such"),
+        ("--net tests.nets:Plan", "has no such class; did you mean tests.nets:Plain?"),
+        ("--net tests.nets:word", "has no such class"),
+        ("--net tests.nets:no_module", "a torch.nn.Module, not str"),
+        ("--net tests.nets:Plain --net-kwargs depth=3", "depth=3: cannot be made (TypeError"),
+        ("--net tests.nets:Plain --net-kwargs extra=1", r"the shape (3,), and"),
+        ("--net tests.nets:Failing --net-kwargs place=made", "cannot be made (KeyError: 'boom')"),
+        ("--net tests.nets:Failing --net-kwargs place=forward", "cannot be played (KeyError"),
+        ("--net tests.nets:Failing --net-kwargs place=text", "gives str, and"),
+        ("--net tests.nets:Failing --net-kwargs place=batch", "the shape (1, 2), and"),
+        ("--net tests.nets:Failing --net-kwargs place=double", "torch.float64"),
+        ("--net tests.nets:Failing --net-kwargs place=frozen", "none to train"),
+        ("--net tests.nets:Failing --net-kwargs place=reserved", "optimizer.weight"),
+        ("--net tests.nets:Failing --net-kwargs place=unsaved", "cannot be saved"),
+        ("--net tests.nets:Plain --small-net", "--small-net: is for the networks of this program"),
+        ("--net tests.nets:Plain --hidden-sizes 8", "--hidden-sizes 8: is for the networks"),
+        ("--net tests.nets:Plain --activation tanh", "--activation tanh: is for the networks"),
+        ("--net tests.nets:Plain --vbn", "--vbn: is for the networks"),
+        ("--net-kwargs width=3", "--net-kwargs width=3: are arguments of --net"),
+        ("--net tests.nets:Plain --net-kwargs width", "--net-kwargs width: must be arguments"),
+        ("--net tests.nets:Plain --init zero", "--init zero"),
+        ("--net tests.nets:Grid --obs-norm --env-name PongDeterministic-v4", "--obs-norm: images"),
+    ],
+)
+def test_mistakes_are_one_line_and_change_nothing(program, flags, words, tmp_path):
+    status, _, err = program("--env-name", "CartPole-v1", "--workers", 0, *flags.split())
+    assert status == 2
+    assert words in err.splitlines()[0]
+    assert err.startswith("error: --")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_network_that_fails_in_an_episode_is_shown_by_the_users_lines(program):
+    flags = ("--net", "tests.nets:Failing", "--net-kwargs", "place=later", "--workers", 0)
+    status, _, err = program("--env-name", "CartPole-v1", *flags)
+    assert status == 1
+    assert "KeyError: 'boom'" in err
+    assert "nets.py" in err
+    assert "own_actor.py" not in err
+    assert "torch" not in err
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(3), [0.0] * 3, [[0.0], [0.0, 1.0]], "text", None])
+def test_an_observation_that_does_not_fit_is_an_error(wrong):
+    setup, theta = own("Plain")
+    actor = setup.recipe.make_actor()
+    actor.bind(theta)
+    with pytest.raises(MisfitError, match=r"shape \(4,\)"):
+        actor.act(wrong)
+
+
+def test_the_entries_of_a_dict_are_seen_apart():
+    settings: Any = {"env_name": "tests.strange:Scene-v0", "obs_norm": True}
+    setup, _ = own("Parts", **settings)
+    assert setup.network["inputs"] == setup.normalized_inputs == 24 + 4 + 6
+    assert [*setup.unseen] == ["mission"]
+    actor: Any = setup.recipe.make_actor()
+    statistics = np.random.default_rng(0).normal(size=(2, 34))
+    actor.bind(np.zeros(3 * (42 * 42 + 34) + 3, np.float32), statistics)
+    actor.reset()
+    env: Any = setup.recipe.make_env()
+    seen = env.reset(seed=1)[0]
+    bare = env.unwrapped.observation_space
+    bare.seed(1)
+    raw = bare.sample()
+    tensors = actor._see(seen)
+    assert {key: tuple(tensor.shape) for key, tensor in tensors.items()} == {
+        "camera": (1, 42, 42), "grid": (2, 3, 4), "heading": (4,), "parts": (6,),
+    }  # fmt: skip
+    view = ImageView(Strange(bare["camera"], BOX))
+    view.reset()
+    np.testing.assert_array_equal(tensors["camera"], view(raw["camera"]))
+    numbers = [raw["grid"].reshape(-1), np.eye(4)[raw["heading"]], *raw["parts"]]
+    deviations = np.concatenate(numbers) - statistics[0]
+    np.testing.assert_allclose(
+        np.concatenate([tensors[key].reshape(-1) for key in ("grid", "heading", "parts")]),
+        np.clip(deviations * statistics[1], -5, 5), rtol=1e-5, atol=1e-6,
+    )  # fmt: skip
+    np.testing.assert_allclose(actor.observed(), [deviations, deviations**2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_count_outputs_counts_what_the_networks_of_the_program_have(name):
+    space = SPACES[name][1]
+    if name == "Unbounded":
+        with pytest.raises(UsageError, match="finite bounds"):
+            count_outputs(space)
+        return
+    actor = make_actor(mlp(3, 1) | {"actions": describe_actions_of(space)})
+    assert count_outputs(space) == actor.outputs.size
+
+
+def describe_actions_of(space):
+    from es.environments.spaces import describe_actions
+
+    return describe_actions(space, "")
+
+
+def test_count_outputs_knows_of_action_bins(program):
+    assert count_outputs(spaces.Box(-1, 1, (2,)), bins=5) == 10
+    flags = ("--env-name", "Pendulum-v1", "--net", "tests.nets:Plain", "--action-bins", 3)
+    status, _, err = program(*flags, "--workers", 0)
+    assert status == 2
+    assert "the shape (3,)" in err
+    train = (*flags, "--net-kwargs", "extra=2", "--n", 2, "--max-gradient-updates", 1)
+    assert program(*train, "--workers", 0)[0] == 0
