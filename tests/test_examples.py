@@ -67,6 +67,20 @@ def test_the_policy_with_a_memory_balances_the_pole_without_velocities(program):
         observation = env.step(int(action))[0]
 
 
+def test_the_network_of_the_docs_trains_and_is_loaded_by_plain_torch(program):
+    blocks = re.findall(
+        r"```(?:python)?\n(.*?)```", (ROOT / "docs/networks.md").read_text(), re.DOTALL
+    )
+    module, commands, loads = blocks
+    Path("my_networks.py").write_text(module)
+    train, *_ = [line.partition("main.py ")[2].split() for line in commands.splitlines()]
+    assert program(*train, "--workers", 0, "--n", 2, "--max-gradient-updates", 1)[0] == 0
+    named: dict[str, Any] = {}
+    exec(loads, named)
+    saved = read("checkpoints/CartPole-v1/best.safetensors").parameters
+    assert all(torch.equal(saved[name], named["module"].state_dict()[name]) for name in saved)
+
+
 EXECUTE = """
 import sys, nbclient, nbformat
 from jupyter_client.manager import AsyncKernelManager

@@ -122,7 +122,10 @@ def test_the_loops_of_the_docs_play_without_the_project(program, alone):
 
 
 def test_metadata_say_what_is_played_and_how_well(program):
-    flags = ("--small-net", "--env-name", "Pendulum-v1", "--env-kwargs", "g=5.0", "--frame-skip", 2)
+    flags = (
+        "--small-net", "--env-name", "Pendulum-v1", "--env-kwargs", "g=5.0", "--frame-skip", 2,
+        "--env-wrapper", "gymnasium.wrappers:ClipReward", "max_reward=0",
+    )  # fmt: skip
     training = ("--n", 2, "--seed", 1, "--workers", 0, "--max-gradient-updates", 1)
     assert program(*flags, *training, "--eval-episodes", 3, "--run-dir", "run")[0] == 0
     status, out, err = program("--export", "folder/out.pt2", "--restore", "run", "--silent")
@@ -138,6 +141,7 @@ def test_metadata_say_what_is_played_and_how_well(program):
     del policy["score"], policy["made_by"]
     assert policy == {
         "env_id": "Pendulum-v1", "env_kwargs": {"g": 5.0}, "frame_skip": 2, "noop_max": 0,
+        "env_wrappers": [{"name": "gymnasium.wrappers:ClipReward", "kwargs": {"max_reward": 0}}],
         "fire_reset": False, "max_episode_length": 100000, "initial_state": [], "greedy": False,
         "inputs": {"observation": {"dtype": "float32", "shape": [3]}}, "update": 1, "frames": 200,
     }  # fmt: skip
