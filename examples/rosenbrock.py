@@ -14,7 +14,7 @@ from es.rollouts.pool import WorkerPool
 from es.rollouts.pool_process import PoolProcess
 from es.rollouts.rollout import Recipe, Snapshot, training_tasks
 
-DIMENSIONS, PERTURBATIONS, SEED = 100, 1000, 1
+DIMENSIONS, PERTURBATIONS, SEED = 100, 600, 1
 
 
 def rosenbrock(x: np.ndarray) -> float:
@@ -52,14 +52,14 @@ class Parameters:
 
 
 def minimise(updates: int) -> None:
-    """Print the function's value after each tenth of the updates: of 1000, from 99 to about 20."""
+    """Print the function's value after each tenth of the updates: of 1500, from 99 to about 10."""
     theta = np.zeros(DIMENSIONS, np.float32)  # which the strategy changes in place
     strategy = Strategy(
         theta,
         n=PERTURBATIONS,
-        sigma=0.01,
+        sigma=0.005,
         sigma_decay=0.2 ** (1 / updates),
-        lr=0.03,
+        lr=0.05,
         lr_schedule="linear",
         updates=updates,
         optimizer_name="adam",
@@ -77,4 +77,4 @@ def minimise(updates: int) -> None:
                 print(f"update {update}: {rosenbrock(theta):.4g}", flush=True)
 
 
-minimise(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+minimise(int(sys.argv[1]) if len(sys.argv) > 1 else 1500)
