@@ -20,6 +20,7 @@ import ale_py
 import numpy as np
 import torch
 
+from benchmarks.harness import processor
 from es.algorithm.normalizer import Normalizer
 from es.algorithm.strategy import Strategy
 from es.config import Config, flag_with_value
@@ -55,9 +56,11 @@ class Case(NamedTuple):
 
 
 CASES = (
+    Case("CartPole-v1", 0, 40),
     Case("CartPole-v1", 10, 40),
     Case("CartPole-v1", 40, 10),
     Case("Acrobot-v1", 0, 10),
+    Case("Taxi-v4", 0, 10),
     Case("HalfCheetah-v5", 0, 4),
     Case("HalfCheetah-v5", 0, 4, {"obs_norm": True}),
     Case("HalfCheetah-v5", 0, 4, {"hidden_sizes": (256, 256)}),
@@ -209,6 +212,7 @@ def run(case: Case, processes: int, rounds: int) -> dict[str, Any]:
     }
     ratios = [ours / bare for ours, bare in zip(speeds["rollouts"], speeds["bare"], strict=True)]
     return {
+        "processor": processor(),
         "environment": str(case),
         "after_updates": case.updates,
         "steps_per_episode": statistics.mean(lengths),
@@ -236,7 +240,7 @@ def main() -> None:
     arguments = parser.parse_args()
     limit_threads()  # of the processes started
     if not arguments.json:
-        print(HEADER)
+        print(f"{processor()}\n\n{HEADER}")
     for case in CASES:
         if arguments.env not in (None, case.name):
             continue

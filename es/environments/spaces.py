@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from es.environments.wrappers import OneHot
 from es.errors import UsageError
 
 MAX_CHANNELS = 4  # of an image: gray, RGB, RGBA, or as many frames
@@ -120,6 +121,8 @@ def as_vector(env: gymnasium.Env, name: str, *, shaped: bool = False) -> gymnasi
         from es.environments.parts import AsParts
 
         return AsParts(env)
+    if isinstance(space, spaces.Discrete):
+        return OneHot(env, space)
     return AsVector(env, space)
 
 

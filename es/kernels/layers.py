@@ -99,6 +99,8 @@ def dense(packed, x, inputs, outputs, y):
             w = weights[(1 + i) * PANEL : (1 + i + UNROLL) * PANEL]
             x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
             x4, x5, x6, x7 = x[i + 4], x[i + 5], x[i + 6], x[i + 7]
+            if x0 == x1 == x2 == x3 == x4 == x5 == x6 == x7 == _ZERO:
+                continue  # of a one-hot vector, most are; they would change no sum
             for j in range(PANEL):
                 # In two halves, so that the next pass waits for one addition only.
                 left = x0 * w[j]

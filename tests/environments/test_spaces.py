@@ -36,6 +36,14 @@ def flat(space, seed=1):
 def test_discrete_observations_are_one_hot():
     ours, number = flat(spaces.Discrete(5, start=3))
     assert ours == [1.0 if 3 + i == number else 0.0 for i in range(5)]
+    env = as_vector(Showing(spaces.Discrete(5, start=3)), "Some-v0")
+    first = env.reset(seed=1)[0]
+    assert env.observation_space.contains(first)
+    assert first.dtype == np.float32  # which kernels take as it is
+    before = first.tolist()
+    for _ in range(5):
+        env.step(0)
+    assert first.tolist() == before  # each is an array of its own
     ours, numbers = flat(spaces.MultiDiscrete([2, 3]))
     assert ours == [*np.eye(2)[numbers[0]], *np.eye(3)[numbers[1]]]
 

@@ -36,6 +36,27 @@ def test_dense_against_a_matrix_product(inputs, outputs):
     assert layers.dense_argmax(packed, given, inputs, outputs, y) == expected.argmax()
 
 
+@pytest.mark.parametrize("shown", [[], [3], [0, 499], [5, 6, 7, 250], range(100, 130)])
+def test_passing_over_zeros_changes_no_bit(shown):
+    inputs, outputs = 500, 40
+    weight, bias, x = normal(outputs, inputs), normal(outputs), aligned(padded(inputs))
+    bias[:2] = 0.0, -0.0
+    x[shown] = normal(len(shown))
+    packed, y, without_zeros = (
+        aligned(size) for size in (packed_size(inputs, outputs), *2 * [whole_panels(outputs)])
+    )
+    packing.pack_dense(weight.reshape(-1), bias, inputs, outputs, packed)
+    layers.dense(packed, x, inputs, outputs, y)
+    # Far below the last digits of the sums, but not 0.
+    layers.dense(packed, np.where(x == 0, np.float32(1e-45), x), inputs, outputs, without_zeros)
+    start = 0 if shown else 2  # where there is a sum with digits
+    assert np.array_equal(y[start:], without_zeros[start:])
+    weight[:, 400:408] = np.inf  # times 0, NaN: not if passed over
+    packing.pack_dense(weight.reshape(-1), bias, inputs, outputs, packed)
+    layers.dense(packed, x, inputs, outputs, without_zeros)
+    assert np.array_equal(y, without_zeros)
+
+
 def frame(image):
     """(channels, size, size) -> (size + 2, size + 2, channels), zeros around it, flat."""
     return np.pad(image.transpose(1, 2, 0), ((1, 1), (1, 1), (0, 0))).reshape(-1)
