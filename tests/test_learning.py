@@ -6,7 +6,9 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,13 @@ HERE = QUICK | {"workers": 0}
 OBSERVATION = np.array([0.01, -0.02, 0.03, 0.04], np.float32)
 
 
+@pytest.fixture
+def short_folder() -> Iterator[str]:
+    """The names of the sockets in it may have a hundred letters."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
+
+
 def state_of_this_process():
     """What a training must leave as it is."""
     return (
@@ -56,11 +65,10 @@ def state_of_this_process():
 
 
 def test_it_is_the_run_of_the_command_line_and_changes_nothing_in_its_process(
-    program, tmp_path, monkeypatch, capfd
+    program, monkeypatch, capfd, short_folder
 ):
     program.train("--max-gradient-updates", 3, "--obs-norm", "--run-dir", "theirs")
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", short_folder)
     monkeypatch.setattr(gymnasium.logger, "min_level", 30)
     torch.set_num_threads(2)
     before = state_of_this_process()
