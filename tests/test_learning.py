@@ -184,15 +184,22 @@ def test_what_the_callback_raises_ends_the_run_with_its_files():
     assert read("run/latest.safetensors").counters.update == 1
 
 
-def test_ctrl_c_saves_the_run_and_is_raised():
-    before = signal.getsignal(signal.SIGINT)
+@pytest.fixture
+def ctrl_c_raises() -> Iterator[None]:
+    """Python's own handler, also where the tests run in the background, which ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_saves_the_run_and_is_raised(ctrl_c_raises):
 
     def interrupt(row, policy):
         os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        learn(**QUICK, workers=1, callback=interrupt, run_dir="run")
-    assert signal.getsignal(signal.SIGINT) is before
+        learn(**QUICK, workers=1, callback=interrupt, run_dir="run", max_gradient_updates=9)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert read("run/latest.safetensors").counters.update == 1
     assert not psutil.Process().children()
     assert learn(restore="run", workers=0, max_gradient_updates=2).history["update"].size == 2
