@@ -23,7 +23,7 @@ def test_it_is_the_pool_that_it_makes(tmp_path):
     slow = recipe(log=str(tmp_path / "log"), seconds=0.01)  # enough for both to take part
     process = PoolProcess()
     process.open(WorkerPool, slow, say=said.append, **SETTINGS)
-    family = descendants(os.getpid())
+    family = [process.pid, *descendants(process.pid)]
     expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
     assert process.evaluate(SNAPSHOT, TASKS, done.append) == expected
     process.prepare(SNAPSHOT, TASKS[:3])
@@ -40,7 +40,7 @@ def test_whatever_happens_nothing_is_left_running(tmp_path):
     endless = recipe(length=1000, seconds=1.0, log=str(tmp_path / "log"))
     with PoolProcess() as process:
         process.open(WorkerPool, endless, **SETTINGS)
-        family = descendants(os.getpid())
+        family = [process.pid, *descendants(process.pid)]
         process.prepare(SNAPSHOT, TASKS[:1])
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 0.5)
@@ -52,7 +52,7 @@ def test_whatever_happens_nothing_is_left_running(tmp_path):
     with PoolProcess() as process:
         with pytest.raises(RunError, match="unexpected keyword argument 'nonsense'"):
             process.open(WorkerPool, recipe(nonsense=1), **SETTINGS | {"workers": None})
-        family = descendants(os.getpid())
+        family = [process.pid, *descendants(process.pid)]
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(RunError, match=r"process of the workers died \(exit code -9\)"):
             process.evaluate(SNAPSHOT, TASKS)
