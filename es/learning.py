@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from es.config import FIELDS, TYPES, Config, sources
-from es.config.keywords import KEYWORDS, from_keywords
+from es.config.keywords import KEYWORDS, errors_in_keywords, from_keywords
 from es.config.validation import validate
 from es.errors import UsageError
 from es.host import COMMAND_LINE, Host, HostState
@@ -75,7 +75,7 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
     RunError for what goes wrong later. Ctrl-C saves the run and raises KeyboardInterrupt. No
     process or thread is left behind.
     """
-    with HostState() as host, ExitStack() as stack:
+    with errors_in_keywords(), HostState() as host, ExitStack() as stack:
         if callable(settings.get("env_name")):
             settings["env_name"] = _register(settings["env_name"])
         given, objects = from_keywords(settings)
@@ -179,8 +179,8 @@ def _open_pool(
         )
     except Exception as error:  # cloudpickle raises many kinds
         raise UsageError(
-            f"--env-name {env_name}: cannot be handed to worker processes ({error}); define it in "
-            "a module of its own, or use workers=0"
+            f"env_name={env_name}: cannot be handed to worker processes ({error}); define it in a "
+            "module of its own, or use workers=0"
         ) from error
     return process.open(make, recipe, **settings)
 

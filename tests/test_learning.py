@@ -217,19 +217,19 @@ def test_every_setting_is_a_keyword():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"n": 3}, "--n 3: must be an even number"),
+        ({"n": 3}, "n 3: must be an even number"),
         ({"n": "many"}, r"learn\(\): n = 'many': must be a valid integer"),
-        ({"lr": 0.0}, "--lr 0.0: must be from"),
+        ({"lr": 0.0}, "lr 0.0: must be from"),
         ({"learning_rate": 0.1}, "unknown setting 'learning_rate'; perhaps you meant lr"),
         ({"sigma_decays": 0.1}, "unknown setting 'sigma_decays'; perhaps you meant sigma_decay"),
         ({"test": True}, r"test is for the command line \(--test\)"),
-        ({"env_name": "CartPoole-v1"}, "--env-name CartPoole-v1: .* did you mean CartPole-v1"),
+        ({"env_name": "CartPoole-v1"}, "env_name CartPoole-v1: .* did you mean CartPole-v1"),
         ({"env_kwargs": {"a": object()}}, r"env_kwargs a=<object .*: must be a number"),
         ({"env_kwargs": {"wind": 3}}, "unexpected keyword argument 'wind'"),
-        ({"config": "none.toml"}, "--config none.toml: cannot be read"),
-        ({"restore": "none"}, "--restore none: cannot be read"),
-        ({"optimizer": "clipup"}, "--max-speed"),
-        ({"vbn": True}, "--vbn: is for the Convnet-LSTM"),
+        ({"config": "none.toml"}, "config none.toml: cannot be read"),
+        ({"restore": "none"}, "restore none: cannot be read"),
+        ({"optimizer": "clipup"}, "max_speed"),
+        ({"vbn": True}, "vbn: is for the Convnet-LSTM"),
     ],
 )
 def test_settings_that_do_not_fit_are_errors_and_leave_nothing(settings, words):
@@ -257,7 +257,7 @@ def test_values_may_be_those_of_python_and_numpy(program):
 def test_what_an_environment_raises_in_a_worker_is_raised():
     name, arguments = "tests.awful:Awful-v0", {"place": "step", "first": 2}
     before = psutil.Process().children()  # of other tests
-    with pytest.raises(RunError, match=r"--env-name tests.awful(?s:.*)KeyError: 'boom'"):
+    with pytest.raises(RunError, match=r"env_name tests.awful(?s:.*)KeyError: 'boom'"):
         learn(**QUICK | {"env_name": name}, env_kwargs=arguments, workers=1)
     assert psutil.Process().children() == before
 
@@ -270,7 +270,7 @@ def test_an_environment_that_cannot_be_handed_over_is_an_error():
             with lock:
                 return super().step(action)
 
-    with pytest.raises(UsageError, match="--env-name Locked-v0: cannot be handed to worker proc"):
+    with pytest.raises(UsageError, match="env_name=Locked-v0: cannot be handed to worker proc"):
         learn(**QUICK | {"env_name": Locked}, workers=1)
     with pytest.raises(UsageError, match="there is another CartPole-v0; register yours"):
         learn(**QUICK | {"env_name": type("CartPole", (Awful,), {})})

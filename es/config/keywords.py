@@ -3,16 +3,31 @@
 import ast
 import difflib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from es.config import FIELDS, flag
 from es.config.elsewhere import OURS
 from es.config.sources import from_mapping
-from es.errors import UsageError
+from es.errors import RunError, UsageError
 
 KEYWORDS = [name for name, field in FIELDS.items() if field.metadata["group"] != "watching"]
 SOURCE = "learn()"
+_BY_FLAG = {flag(name): name for name in KEYWORDS}
+
+
+@contextmanager
+def errors_in_keywords() -> Iterator[None]:
+    """Have errors say `max_speed` where they say `--max-speed` to the command line."""
+    try:
+        yield
+    except RunError as error:
+        error.message = re.sub(
+            r"--[a-zA-Z][a-zA-Z-]*", lambda found: _BY_FLAG.get(found[0], found[0]), error.message
+        )
+        raise
 
 
 def from_keywords(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -34,8 +49,7 @@ def _remedy(name: str) -> str:
     if name in FIELDS:
         return f"{name} is for the command line ({flag(name)}); load_policy plays a policy"
     ours = OURS.get(f"--{name.replace('_', '-')}")
-    by_flag = {flag(known): known for known in KEYWORDS}
-    close = [by_flag[ours]] if ours in by_flag else difflib.get_close_matches(name, KEYWORDS, n=1)
+    close = [_BY_FLAG[ours]] if ours in _BY_FLAG else difflib.get_close_matches(name, KEYWORDS, n=1)
     return f"unknown setting {name!r}" + (f"; perhaps you meant {close[0]}" if close else "")
 
 
