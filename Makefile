@@ -12,7 +12,7 @@ train: .venv/installed
 test: .venv/installed-dev
 	$(BIN)/python -m pytest --numprocesses auto
 
-scores: .venv/installed
+scores: .venv/installed-dev
 	$(BIN)/python -m benchmarks.scores
 
 lint: .venv/installed-dev

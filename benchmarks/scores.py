@@ -12,6 +12,7 @@ import math
 import re
 import subprocess
 import sys
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -74,9 +75,11 @@ def told() -> dict[str, Score]:
 
 def play(name: str, episodes: int = EPISODES) -> Score:
     """Return the score of trained/NAME.safetensors; raise RuntimeError if it cannot be played."""
+    # A checkpoint does not choose what is imported.
+    env_name = tomllib.loads((ROOT / "configs" / f"{name}.toml").read_text("utf-8"))["env-name"]
     command = (
         sys.executable, ROOT / "main.py", "--test", "--json", "--episodes", str(episodes),
-        "--seed", str(SEED), "--restore", TRAINED / f"{name}.safetensors",
+        "--seed", str(SEED), "--restore", TRAINED / f"{name}.safetensors", "--env-name", env_name,
     )  # fmt: skip
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:

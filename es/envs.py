@@ -9,7 +9,6 @@ True` with --net.
 
 import dataclasses
 import difflib
-import importlib
 import os
 import re
 import warnings
@@ -192,8 +191,7 @@ def _spec(name: str) -> EnvSpec:
     """Return the spec of a name, of which the part before a colon is a module to import."""
     module, _, rest = name.rpartition(":")
     if module:
-        with blaming(f"--env-name {name}: cannot import {module}"):
-            importlib.import_module(module)
+        catalogue.register_from(module, f"--env-name {name}: cannot import {module}")
     return gymnasium.spec(rest)
 
 

@@ -9,12 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
 
-from es.loading import load_policy
 from tests.conftest import ROOT, read
 
 EXAMPLES = ROOT / "examples"
@@ -54,17 +52,6 @@ def test_the_policy_with_a_memory_balances_the_pole_without_velocities(program):
     )
     assert (status, err) == (0, "")
     assert json.loads(out)["mean"] >= 475
-    quick = ("--eval-episodes", 1, "--max-episode-length", 10)
-    assert program("--export", "policy.pt2", "--restore", path, *given, *quick)[0] == 0
-    policy = load_policy(path, env_name=options["--env-name"], net=options["--net"])
-    exported: Any = torch.export.load("policy.pt2").module()
-    env, state = gymnasium.make(options["--env-name"]), torch.zeros(8)
-    observation, _ = env.reset(seed=1)
-    policy.reset()
-    for _ in range(200):
-        action, state = exported(torch.from_numpy(observation), state)
-        assert int(action) == policy(observation)
-        observation = env.step(int(action))[0]
 
 
 def test_the_network_of_the_docs_trains_and_is_loaded_by_plain_torch(program):

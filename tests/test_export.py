@@ -21,6 +21,7 @@ NEEDS_ONNX = pytest.mark.skipif(
     reason="ONNX is not installed (pip install -r requirements-dev.txt)",
 )
 TRAINED = ROOT / "trained"
+MEMORY = {"env_name": "memory:HiddenVelocities-v0", "net": "memory:GRUPolicy"}
 STEPS = 1000
 PLAY = """
 import json, sys
@@ -76,15 +77,24 @@ def record(policy):
 
 
 @NEEDS_ONNX
-@pytest.mark.parametrize("name", ["LunarLander-v3", "HalfCheetah-v5", "PongDeterministic-v4"])
-def test_actions_are_those_of_load_policy(program, alone, name):
-    """--obs-norm with discrete actions (drawn in training) and continuous ones; Convnet-LSTM."""
-    path = TRAINED / f"{name}.safetensors"
-    flags = ("--eval-episodes", 1, "--max-episode-length", 100)
+@pytest.mark.parametrize(
+    ("folder", "name", "own"),
+    [
+        ("trained", "LunarLander-v3", {}), ("trained", "HalfCheetah-v5", {}),
+        ("trained", "PongDeterministic-v4", {}), ("examples", "memory", MEMORY),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_actions_are_those_of_load_policy(program, alone, monkeypatch, folder, name, own):
+    """--obs-norm, discrete actions (drawn in training), continuous; Convnet-LSTM; one's own GRU."""
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    path = ROOT / folder / f"{name}.safetensors"
+    given = [word for key, value in own.items() for word in ("--" + key.replace("_", "-"), value)]
+    flags = ("--eval-episodes", 1, "--max-episode-length", 100, *given)
     status, out, err = program("--export", "policy", "--restore", path, *flags)
     assert (status, err) == (0, "")
     drawn = name == "LunarLander-v3"
-    seen, expected, begins = record(load_policy(path, greedy=drawn))
+    seen, expected, begins = record(load_policy(path, greedy=drawn, **own))
     np.savez("recorded.npz", observations=seen, begins=begins)
     alone(PLAY)
     found = np.load("actions.npy")

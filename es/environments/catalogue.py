@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 import gymnasium
+from farama_notifications import notifications
 from gymnasium import spaces
 
 from es.environments.spaces import describe_actions
@@ -72,11 +73,20 @@ def names(words: Sequence[str]) -> list[str]:
     return sorted(found, key=str.lower)
 
 
+def register_from(module: str, complaint: str) -> None:
+    """Import a module that registers environments; raise UsageError if it cannot be.
+
+    Packages of the Farama Foundation print what it has to say of their version, in each process.
+    """
+    notifications.clear()
+    with blaming(complaint):
+        importlib.import_module(module)
+
+
 def _names_of(module: str) -> list[str]:
     """Import a module; return the names of its environments, as --env-name takes them."""
     before = {*gymnasium.registry}
-    with blaming(f"--list-envs {module}: cannot be imported"):
-        importlib.import_module(module)
+    register_from(module, f"--list-envs {module}: cannot be imported")
     # Those of a module that had been imported before are told by their namespace or their code.
     return [
         f"{module}:{name}"

@@ -2,7 +2,10 @@
 
 import importlib.util
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -12,7 +15,16 @@ import pytest
 
 from es.cluster.pool import RayPool
 from es.errors import UsageError
-from tests.conftest import NEEDS_RAY, all_gone, descendants, has_rows, read, wait_until
+from tests.conftest import (
+    NEEDS_RAY,
+    ROOT,
+    all_gone,
+    descendants,
+    has_rows,
+    read,
+    same_run,
+    wait_until,
+)
 from tests.fakes import recipe
 
 pytestmark = NEEDS_RAY
@@ -94,3 +106,38 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install -r requirements-ray\.txt"):
         RayPool("auto", recipe(), size=10)
+
+
+# Its environment and wrapper are in no module; its network is in one beside it.
+SCRIPT = """
+import sys
+sys.path.append({root!r})
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+from es import learn
+
+class Short(gymnasium.Wrapper):
+    def __init__(self, env, most):
+        super().__init__(gymnasium.wrappers.TimeLimit(env, most))
+
+class Mine(CartPoleEnv):
+    pass
+
+for where, run_dir in (dict(ray="local", workers=1), "there"), (dict(workers=0), "here"):
+    learn(
+        env_name=Mine, env_wrapper=[Short, "most=30"], net="nets:Plain", net_kwargs=dict(width=8),
+        n=6, seed=1, max_gradient_updates=2, run_dir=run_dir, **where
+    )
+"""
+
+
+def test_what_a_script_defines_travels_to_the_workers(folder):
+    Path("script.py").write_text(SCRIPT.format(root=str(ROOT)))
+    shutil.copy(ROOT / "tests" / "nets.py", "nets.py")
+    done = subprocess.run(
+        [sys.executable, "script.py"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    there, here = (read(f"{run}/latest.safetensors") for run in ("there", "here"))
+    assert there.counters.update == 2
+    assert same_run(there, here)
