@@ -242,3 +242,22 @@ def pool() -> Iterator[Callable[..., WorkerPool]]:
     yield make
     for pool in opened:
         pool.close()
+
+
+@pytest.fixture
+def train(program):
+    """Trains to a status of 0; the latest checkpoint."""
+
+    def run(*flags, folder="run", workers=0):
+        status, _, err = program(*flags, "--workers", workers, "--run-dir", folder)
+        assert (status, err) == (0, "")
+        return f"{folder}/latest.safetensors"
+
+    return run
+
+
+@pytest.fixture
+def trained(train):
+    """Trains for an update, which changes every parameter; the latest checkpoint."""
+    quick = ("--n", 2, "--seed", 1, "--max-gradient-updates", 1)
+    return lambda env_name, *flags: train("--env-name", env_name, *quick, *flags)

@@ -12,7 +12,7 @@ from es import count_outputs, load_policy
 from es.config import Config
 from es.environments.images import ImageView
 from es.envs import make_env
-from es.errors import MisfitError, UsageError
+from es.errors import UsageError
 from es.model import initial_theta
 from es.networks import make_actor
 from es.noise import Stream, derive_seeds
@@ -29,18 +29,6 @@ RICH = (
     "--env-name", "Pendulum-v1", "--net", "tests.nets:Rich", "--n", 4, "--seed", 1,
     "--max-episode-length", 20, "--obs-norm",
 )  # fmt: skip
-
-
-@pytest.fixture
-def train(program):
-    """Trains to a status of 0; the latest checkpoint."""
-
-    def run(*flags, folder="run", workers=0):
-        status, _, err = program(*flags, "--workers", workers, "--run-dir", folder)
-        assert (status, err) == (0, "")
-        return f"{folder}/latest.safetensors"
-
-    return run
 
 
 def own(net, env_name="CartPole-v1", **settings):
@@ -202,106 +190,6 @@ def test_a_state_dict_of_the_users_own_is_taken_over(train):
         if "again" not in name:
             saved = (found.parameters | found.kept)[name]
             torch.testing.assert_close(saved, tensor.to(saved.dtype))
-
-
-def test_a_checkpoint_does_not_choose_what_is_imported(train, program):
-    path = train(*PLAIN, "--max-gradient-updates", 1)
-    for action in ((), ("--test", "--no-render")):
-        status, _, err = program("--restore", path, *action)
-        assert status == 2
-        assert "plays tests.nets:Plain, and would import its module" in err
-        assert "--net tests.nets:Plain" in err
-    with pytest.raises(UsageError, match=r"--net tests\.nets:Plain"):
-        load_policy(path)
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("--net", "tests.nets:Rich"), "--net tests.nets:"),
-        (("--net", "tests.nets:Plain", "--net-kwargs", "width=8"), "--net-kwargs width=8 differs"),
-        (("--net", "tests.nets:Plain", "--env-name", "Acrobot-v1"), "linear1.weight"),
-    ],
-)
-def test_the_network_of_a_checkpoint_must_match(train, program, flags, words):
-    path = train(*PLAIN, "--max-gradient-updates", 1)
-    status, _, err = program(
-        "--restore", path, "--max-gradient-updates", 2, "--override", *flags
-    )  # fmt: skip
-    assert status == 2
-    assert words in err
-    assert err.count("\n") == 1
-
-
-def test_another_class_under_the_same_name_is_refused(train, program, monkeypatch):
-    path = train(*RICH, "--max-gradient-updates", 1)
-    made = Rich.__init__
-
-    def other(self, *spaces):
-        made(self, *spaces)
-        self.register_buffer("more", torch.zeros(1))
-
-    monkeypatch.setattr(Rich, "__init__", other)
-    status, _, err = program(
-        "--restore", path, "--net", "tests.nets:Rich", "--max-gradient-updates", 2
-    )  # fmt: skip
-    assert (status, err.count("\n")) == (2, 1)
-    assert "does not fit --net tests.nets:Rich: more" in err
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        ("--net Plain", "--net 'Plain': must be MODULE:CLASS"),
-        ("--net no_such:Plain", "--net no_such:Plain: cannot import no_such"),
-        ("--net tests.nets:Plan", "has no such class; did you mean tests.nets:Plain?"),
-        ("--net tests.nets:word", "has no such class"),
-        ("--net tests.nets:no_module", "a torch.nn.Module, not str"),
-        ("--net tests.nets:Plain --net-kwargs depth=3", "depth=3: cannot be made (TypeError"),
-        ("--net tests.nets:Plain --net-kwargs extra=1", r"the shape (3,), and"),
-        ("--net tests.nets:Failing --net-kwargs place=made", "cannot be made (KeyError: 'boom')"),
-        ("--net tests.nets:Failing --net-kwargs place=forward", "cannot be played (KeyError"),
-        ("--net tests.nets:Failing --net-kwargs place=text", "gives str, and"),
-        ("--net tests.nets:Failing --net-kwargs place=batch", "the shape (1, 2), and"),
-        ("--net tests.nets:Failing --net-kwargs place=double", "torch.float64"),
-        ("--net tests.nets:Failing --net-kwargs place=frozen", "none to train"),
-        ("--net tests.nets:Failing --net-kwargs place=reserved", "optimizer.weight"),
-        ("--net tests.nets:Failing --net-kwargs place=unsaved", "cannot be saved"),
-        ("--net tests.nets:Plain --small-net", "--small-net: is for the networks of this program"),
-        ("--net tests.nets:Plain --hidden-sizes 8", "--hidden-sizes 8: is for the networks"),
-        ("--net tests.nets:Plain --activation tanh", "--activation tanh: is for the networks"),
-        ("--net tests.nets:Plain --vbn", "--vbn: is for the networks"),
-        ("--net-kwargs width=3", "--net-kwargs width=3: are arguments of --net"),
-        ("--net tests.nets:Plain --net-kwargs width", "--net-kwargs width: must be arguments"),
-        ("--net tests.nets:Plain --init zero", "--init zero"),
-        ("--net tests.nets:Grid --obs-norm --env-name PongDeterministic-v4", "--obs-norm: images"),
-    ],
-)
-def test_mistakes_are_one_line_and_change_nothing(program, flags, words, tmp_path):
-    status, _, err = program("--env-name", "CartPole-v1", "--workers", 0, *flags.split())
-    assert status == 2
-    assert words in err.splitlines()[0]
-    assert err.startswith("error: --")
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_network_that_fails_in_an_episode_is_shown_by_the_users_lines(program):
-    flags = ("--net", "tests.nets:Failing", "--net-kwargs", "place=later", "--workers", 0)
-    status, _, err = program("--env-name", "CartPole-v1", *flags)
-    assert status == 1
-    assert "KeyError: 'boom'" in err
-    assert "nets.py" in err
-    assert "own_actor.py" not in err
-    assert "torch" not in err
-
-
-@pytest.mark.parametrize("wrong", [np.zeros(3), [0.0] * 3, [[0.0], [0.0, 1.0]], "text", None])
-def test_an_observation_that_does_not_fit_is_an_error(wrong):
-    setup, theta = own("Plain")
-    actor = setup.recipe.make_actor()
-    actor.bind(theta)
-    with pytest.raises(MisfitError, match=r"shape \(4,\)"):
-        actor.act(wrong)
 
 
 def test_the_entries_of_a_dict_are_seen_apart():
