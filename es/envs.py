@@ -164,6 +164,14 @@ def max_steps(env: Mapping[str, Any]) -> int | None:
     return spec.max_episode_steps if _loop_counts(env, spec) else None
 
 
+def may_last(env: Mapping[str, Any]) -> bool:
+    """Return whether nothing is known to end an episode that the policy does not end."""
+    spec = _spec(env["id"])
+    wrapped = spec.additional_wrappers or env.get("wrappers")
+    limited = spec.max_episode_steps or wrapped or _is_atari(env["id"], spec)
+    return not limited
+
+
 def may_wait_for_fire(env: Mapping[str, Any]) -> bool:
     """Return whether this is an Atari game in which FIRE is the policy's own choice."""
     return not env.get("fire_reset") and _is_atari(env["id"], _spec(env["id"]))
@@ -196,8 +204,12 @@ def _spec(name: str) -> EnvSpec:
 
 
 def _hint(name: str) -> str:
-    by_lower = {known.lower(): known for known in catalogue.known_names()}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    module, _, word = name.rpartition(":")
+    known = catalogue.names_of(module) if module else catalogue.known_names()
+    by_lower = {each.rpartition(":")[2].lower(): each for each in known}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {by_lower[close[0]]}?"
-    return "" if ":" in name else f"; of a module that registers it: --env-name MODULE:{name}"
+    if module:
+        return f"; give an id that {module} registers (gymnasium.register)"
+    return f"; of a module that registers it: --env-name MODULE:{name}"

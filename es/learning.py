@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,8 +49,8 @@ class LearnedRun:
 
     solved: bool
     path: Path
-    history: dict[str, DoubleArray]
-    _checkpoint: "Checkpoint"
+    history: dict[str, DoubleArray] = field(repr=False)
+    _checkpoint: "Checkpoint" = field(repr=False)
 
     @cached_property
     def policy(self) -> "Policy":
@@ -76,10 +76,13 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
     process or thread is left behind.
     """
     with errors_in_keywords(), HostState() as host, ExitStack() as stack:
+        _check_callback(callback)
         if callable(settings.get("env_name")):
-            settings["env_name"] = _register(settings["env_name"])
+            from es.environments.handed import register_creator
+
+            settings["env_name"] = register_creator(settings["env_name"])
         given, objects = from_keywords(settings)
-        file = sources.read_toml(given["config"]) if given.get("config") else {}
+        file = sources.read_config(given.get("config"), given.get("net"))
 
         def parse(own: Mapping[str, Any]) -> Config:
             return sources.complete({**own, **file, **given})
@@ -145,20 +148,17 @@ class _Follower:
         return self._callback(record, self._policy)
 
 
-def _register(creator: Callable[..., Any]) -> str:
-    """Register the environment that a class or a function makes; return its id."""
-    import gymnasium
-
-    name = f"{creator.__name__}-v0"
-    known = gymnasium.registry.get(name)
-    if known and getattr(known.entry_point, "__qualname__", "") != creator.__qualname__:
+def _check_callback(callback: Any) -> None:
+    """Raise UsageError for what cannot be called with two arguments, before minutes of training."""
+    try:
+        if callback is not None:
+            inspect.signature(callback).bind("row", "policy")
+    except ValueError:  # a builtin
+        pass
+    except TypeError as error:
         raise UsageError(
-            f"learn(): env_name={creator.__name__}: there is another {name}; register yours: "
-            f'gymnasium.register("my/{name}", {creator.__name__})'
-        )
-    gymnasium.registry.pop(name, None)  # of a cell that is run again
-    gymnasium.register(name, creator)
-    return name
+            f"callback={callback!r}: must be a function of an update's row and the policy ({error})"
+        ) from error
 
 
 def _open_pool(

@@ -9,7 +9,9 @@ import gymnasium
 import numpy as np
 
 from es.config import Config
+from es.config.keywords import errors_in_keywords, from_keywords
 from es.environments.atari import Opening
+from es.environments.handed import register_creator
 from es.environments.observations import View, split
 from es.envs import make_bare_env
 from es.errors import UsageError
@@ -161,8 +163,9 @@ class Policy:
 
 
 def load_policy(
-    path: str | os.PathLike[str], *, env_name: str | None = None, env_wrapper: Sequence[str] = (),
-    small_net: bool = False, net: str | None = None, greedy: bool = False,
+    path: str | os.PathLike[str], *, env_name: str | Callable[..., Any] | None = None,
+    env_wrapper: Sequence[Any] = (), small_net: bool = False,
+    net: str | Callable[..., Any] | None = None, greedy: bool = False,
 ) -> Policy:  # fmt: skip
     """Return the policy in a checkpoint, ready to play.
 
@@ -170,23 +173,24 @@ def load_policy(
     small_net, if they are an MLP's), and for environments of a user's own module, because a file is
     not trusted to choose one. It may differ from the checkpoint's if the policy fits it.
     env_wrapper, net: the words after --env-wrapper, and --net, needed for the same reason where a
-    wrapper is not Gymnasium's, or the network is one's own. greedy: do not draw the actions of a
-    policy that was trained with --sample-actions. Raise es.errors.UsageError if file and
-    environment do not fit.
+    wrapper is not Gymnasium's, or the network is one's own. All three may be the class or function
+    itself. greedy: do not draw the actions of a policy that was trained with --sample-actions.
+    Raise es.errors.UsageError if file and environment do not fit.
     """
     given: dict[str, Any] = {"test": True, "restore": os.fspath(path), "greedy": greedy}
-    given |= {} if env_name is None else {"env_name": env_name, "override": True}
-    given |= {"env_wrapper": tuple(env_wrapper)} if env_wrapper else {}
-    given |= {"small_net": True} if small_net else {}
-    given |= {"net": net} if net else {}
-    # Not by a command line: tyro keeps the memory of each that it reads.
-    config, restored = restore(lambda own: Config(**own | given), Config(**given))
-    if env_name is None and not isinstance(restored, Checkpoint):
-        raise UsageError(
-            f"{path}: holds weights alone: say what they play, as in "
-            'load_policy(path, env_name="CartPole-v1", small_net=True)'
-        )
-    return make_policy(config, restored)
+    with errors_in_keywords():
+        name = register_creator(env_name) if callable(env_name) else env_name
+        chosen = {"env_name": name, "env_wrapper": env_wrapper, "small_net": small_net, "net": net}
+        found, _ = from_keywords({key: value for key, value in chosen.items() if value})
+        given |= found | ({"override": True} if name else {})
+        # Not by a command line: tyro keeps the memory of each that it reads.
+        config, restored = restore(lambda own: Config(**own | given), Config(**given))
+        if name is None and not isinstance(restored, Checkpoint):
+            raise UsageError(
+                f"{path}: holds weights alone: say what they play, as in "
+                'load_policy(path, env_name="CartPole-v1", small_net=True)'
+            )
+        return make_policy(config, restored)
 
 
 def make_policy(config: Config, restored: Restored) -> Policy:

@@ -32,9 +32,8 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     if config.version:
         print(f"es {__version__}")
         return 0
-    file: dict[str, Any] = {}
-    if config.config is not None:
-        file = sources.read_toml(config.config)
+    file = sources.read_config(config.config, config.net)
+    if file:
         config = sources.parse(argv, file)
     validate(config, combinations=not config.restore)
     limit_threads()

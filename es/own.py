@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from es.config import FIELDS, Config, flag_with_value
+from es.config import FIELDS, OF_OUR_NETWORKS, Config, flag_with_value
 from es.config.assignments import read_assignments
 from es.environments.spaces import seen_as_image
 from es.errors import UsageError, blaming
@@ -16,7 +16,6 @@ from es.noise import FloatArray, Stream, derive_seeds, seed_shared_generators
 from es.runs.checkpoint import Checkpoint
 from es.runs.restored import Restored
 
-OF_OUR_NETWORKS = ("small_net", "hidden_sizes", "activation", "vbn")
 RESERVED = ("optimizer.", "normalizer.", "sigma.", "vbn_batch")  # names in checkpoints
 
 

@@ -50,7 +50,9 @@ def train(
         setup, theta = describe(config, restored)
         if config.video_every:  # learn now whether the environment can be drawn
             make = partial(make_env, setup.environment, "rgb_array")
-            make_drawn(make, setup.environment["kwargs"], "give --video-every None").close()
+            make_drawn(
+                make, setup.environment["kwargs"], "leave --video-every out, or give None"
+            ).close()
         run = start_run(config, restored, setup, theta, console, stack, host.open_pool)
         path = run.directory.path
         console.say(

@@ -65,11 +65,17 @@ def test_fresh_worlds_are_needed():
         ("pongdeterministic-v4", "PongDeterministic-v4"),
         ("PongDeterministic-v9", "PongDeterministic-v4"),
         ("ALE/Pong", "ALE/Pong-v5"),
+        ("tests.awful:Awfull-v0", "tests.awful:Awful-v0"),
     ],
 )
 def test_an_unknown_name_gets_the_closest_one_as_a_hint(typed, meant):
     with pytest.raises(UsageError, match=f"--env-name {typed}.*did you mean {meant}?"):
         describe_env(typed)
+
+
+def test_a_class_is_no_name_of_an_environment():
+    with pytest.raises(UsageError, match=r"give an id that tests.strange registers"):
+        describe_env("tests.strange:Strange")
 
 
 @pytest.mark.parametrize("name", ["", "x", "no.such.module:Env-v0", "Pong/Pong/Pong-v1"])

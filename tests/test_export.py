@@ -169,7 +169,10 @@ def test_metadata_say_what_is_played_and_how_well(program):
         ("--export folder.pt2 --restore X", "--export folder.pt2: cannot be written (it is a"),
         ("--export X/out.pt2 --restore X", "X/out.pt2: cannot be written (X is no directory)"),
         ("--export . --restore X", "--export .: cannot be written"),
-        ("--export out --restore X --obs-norm", "the policy is made for it; leave it out"),
+        (
+            "--export out --restore X --obs-norm",
+            "the policy is made for the checkpoint's: give that",
+        ),
     ],
 )
 def test_wrong_flags_are_errors_in_one_line(program, flags, complaint):

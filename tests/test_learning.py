@@ -1,6 +1,5 @@
 """Training from a program's own code."""
 
-import inspect
 import os
 import random
 import signal
@@ -19,12 +18,21 @@ import pytest
 import torch
 
 from es import learn, load_policy
-from es.config import FIELDS
 from es.errors import RunError, UsageError
 from es.reports import one_shot
 from es.reports.record import COLUMNS
 from tests.awful import Awful
-from tests.conftest import ROOT, RUN, all_gone, read, rows, same, same_run, timeless
+from tests.conftest import (
+    ROOT,
+    RUN,
+    all_gone,
+    read,
+    rows,
+    same,
+    same_run,
+    timeless,
+    wait_until,
+)
 
 QUICK: dict[str, Any] = {
     "env_name": "CartPole-v1",
@@ -152,6 +160,19 @@ def test_a_script_elsewhere_trains_on_what_it_defines_itself(tmp_path):
     assert "\nWatch it: python -m es --test " in done.stdout
     for name, path in (("mine/Walk-v3", "mine/Walk-v3"), ("Walk-v0", "Walk-v0")):
         assert f"\nTrue checkpoints/{path} {name} []\n" in done.stdout
+    # Others play it once its parts lie in a module.
+    parts = SCRIPT.format(root=str(ROOT)).partition("both = ")[0]
+    (folder / "parts.py").write_text(f"{parts}\ngymnasium.register('Walk-v0', Walk)\n")
+    tested = subprocess.run(
+        [
+            *(sys.executable, ROOT / "main.py", "--test", "--no-render", "--episodes", "1"),
+            *("--restore", "../checkpoints/Walk-v0", "--env-name", "parts:Walk-v0"),
+            *("--net", "parts:Net", "--env-wrapper", "parts:Doubled"),
+        ],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (tested.returncode, tested.stderr) == (0, "")
+    assert "mean 14" in tested.stdout
 
 
 def test_a_callback_sees_each_update_with_its_policy_and_may_end_the_run():
@@ -206,54 +227,6 @@ def test_ctrl_c_saves_the_run_and_is_raised(ctrl_c_raises):
     assert learn(restore="run", workers=0, max_gradient_updates=2).history["update"].size == 2
 
 
-def test_every_setting_is_a_keyword():
-    keywords = inspect.signature(learn).parameters
-    playing = {name for name, field in FIELDS.items() if field.metadata["group"] == "watching"}
-    assert keywords.keys() == (FIELDS.keys() - playing) | {"callback"}
-    for name, parameter in keywords.items():
-        assert name == "callback" or parameter.default == FIELDS[name].default
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"n": 3}, "n 3: must be an even number"),
-        ({"n": "many"}, r"learn\(\): n = 'many': must be a valid integer"),
-        ({"lr": 0.0}, "lr 0.0: must be from"),
-        ({"learning_rate": 0.1}, "unknown setting 'learning_rate'; perhaps you meant lr"),
-        ({"sigma_decays": 0.1}, "unknown setting 'sigma_decays'; perhaps you meant sigma_decay"),
-        ({"test": True}, r"test is for the command line \(--test\)"),
-        ({"env_name": "CartPoole-v1"}, "env_name CartPoole-v1: .* did you mean CartPole-v1"),
-        ({"env_kwargs": {"a": object()}}, r"env_kwargs a=<object .*: must be a number"),
-        ({"env_kwargs": {"wind": 3}}, "unexpected keyword argument 'wind'"),
-        ({"config": "none.toml"}, "config none.toml: cannot be read"),
-        ({"restore": "none"}, "restore none: cannot be read"),
-        ({"optimizer": "clipup"}, "max_speed"),
-        ({"vbn": True}, "vbn: is for the Convnet-LSTM"),
-    ],
-)
-def test_settings_that_do_not_fit_are_errors_and_leave_nothing(settings, words):
-    with pytest.raises(UsageError, match=words):
-        learn(**HERE | settings)
-    assert not [*Path().iterdir()]
-
-
-def test_values_may_be_those_of_python_and_numpy(program):
-    program(
-        *("--config", "Pendulum-v1", "--env-kwargs", "g=9.5", "--hidden-sizes", 8, 4, "--n", 4),
-        *("--max-gradient-updates", 1, "--workers", 0, "--seed", 3, "--run-dir", "theirs"),
-        *("--optimizer", "clipup", "--max-speed", 0.5, "--target-return", "None"),
-    )
-    run = learn(
-        config="Pendulum-v1", env_kwargs={"g": np.float64(9.5)}, hidden_sizes=np.array([8, 4]),
-        n=np.int64(4), max_gradient_updates=1, workers=0, seed=3, run_dir=Path("ours"),
-        optimizer="clipup", max_speed=0.5, target_return=None,
-    )  # fmt: skip
-    theirs, ours = read("theirs/latest.safetensors"), read(run.path / "latest.safetensors")
-    assert same_run(theirs, ours)
-    assert theirs.settings | {"run_dir": "ours"} == ours.settings
-
-
 def test_what_an_environment_raises_in_a_worker_is_raised():
     name, arguments = "tests.awful:Awful-v0", {"place": "step", "first": 2}
     before = psutil.Process().children()  # of other tests
@@ -278,8 +251,12 @@ def test_an_environment_that_cannot_be_handed_over_is_an_error():
 
 
 def test_a_process_that_was_prepared_is_not_left_behind():
-    one_shot.prepare()
+    one_shot.prepare("time")
     (process,) = one_shot._prepared
+    status = psutil.Process(process.pid)
+    wait_until(lambda: status.nice() == 19)  # it takes no time from the training
+    share = Path(f"/proc/{process.pid}/autogroup")
+    wait_until(lambda: not share.exists() or share.read_text().endswith("nice 19\n"))
     one_shot.discard()
     assert all_gone([process.pid])
     assert not one_shot._prepared

@@ -190,7 +190,7 @@ def test_weights_alone_want_an_environment(trained):
 def test_another_environment_is_played_if_the_policy_fits_it(trained):
     path = trained("CartPole-v1", "--small-net")
     assert load_policy(path, env_name="CartPole-v0").env_id == "CartPole-v0"
-    with pytest.raises(UsageError, match="does not fit --env-name Acrobot-v1"):
+    with pytest.raises(UsageError, match="does not fit env_name Acrobot-v1"):
         load_policy(path, env_name="Acrobot-v1")
 
 
@@ -198,7 +198,7 @@ def test_files_that_cannot_be_played_are_errors(trained):
     trained("tests.strange:Digits-v0", "--small-net")
     for path, words in (
         ("none.safetensors", "cannot be read"),
-        ("run/latest.safetensors", "--env-name tests"),
+        ("run/latest.safetensors", "give env_name='tests"),
     ):
         with pytest.raises(UsageError, match=words):
             load_policy(path)

@@ -19,6 +19,7 @@ from es.noise import Stream, derive_seeds
 from es.policy import describe, policy_module
 from es.rollouts.player import Player
 from es.rollouts.rollout import Snapshot, Task, evaluation_seed
+from es.runs.restored import scored_alike
 from tests.conftest import read, same_run
 from tests.nets import Rich
 from tests.networks.descriptions import mlp
@@ -247,3 +248,16 @@ def test_count_outputs_knows_of_action_bins(program):
     assert "the shape (3,)" in err
     train = (*flags, "--net-kwargs", "extra=2", "--n", 2, "--max-gradient-updates", 1)
     assert program(*train, "--workers", 0)[0] == 0
+
+
+def test_scores_of_what_a_script_has_defined_compare_with_those_in_a_module(train):
+    checkpoint = read(train(*PLAIN, "--max-gradient-updates", 1))
+    now = Config(env_name="mine:CartPole-v1", env_wrapper=("mine:Wrapper", "size=3"))
+    for name, wrapper, alike in (
+        ("CartPole-v1", "__main__:Wrapper", True),
+        ("CartPole-v0", "__main__:Wrapper", False),
+        ("theirs:CartPole-v1", "mine:Wrapper", False),
+        ("CartPole-v1", "__main__:Wrapped", False),
+    ):
+        settings = checkpoint.settings | {"env_name": name, "env_wrapper": [wrapper, "size=3"]}
+        assert scored_alike(now, checkpoint._replace(settings=settings)) == alike

@@ -17,7 +17,7 @@ def test_a_checkpoint_does_not_choose_what_is_imported(train, program):
         assert status == 2
         assert "plays tests.nets:Plain, and would import its module" in err
         assert "--net tests.nets:Plain" in err
-    with pytest.raises(UsageError, match=r"--net tests\.nets:Plain"):
+    with pytest.raises(UsageError, match=r"give net='tests\.nets:Plain'"):
         load_policy(path)
 
 
@@ -25,7 +25,10 @@ def test_a_checkpoint_does_not_choose_what_is_imported(train, program):
     ("flags", "words"),
     [
         (("--net", "tests.nets:Rich"), "--net tests.nets:"),
-        (("--net", "tests.nets:Plain", "--net-kwargs", "width=8"), "--net-kwargs width=8 differs"),
+        (
+            ("--net", "tests.nets:Plain", "--net-kwargs", "width=8"),
+            "width=8 differs from the checkpoint's nothing",
+        ),
         (("--net", "tests.nets:Plain", "--env-name", "Acrobot-v1"), "linear1.weight"),
     ],
 )
@@ -63,10 +66,16 @@ def test_another_class_under_the_same_name_is_refused(train, program, monkeypatc
         ("--net tests.nets:Plan", "has no such class; did you mean tests.nets:Plain?"),
         ("--net tests.nets:word", "has no such class"),
         ("--net tests.nets:no_module", "a torch.nn.Module, not str"),
-        ("--net tests.nets:Plain --net-kwargs depth=3", "depth=3: cannot be made (TypeError"),
+        (
+            "--net tests.nets:Plain --net-kwargs depth=3",
+            "depth=3: cannot be made as CLASS(observation_space, action_space) (TypeError",
+        ),
         ("--net tests.nets:Plain --net-kwargs extra=1", r"the shape (3,), and"),
-        ("--net tests.nets:Failing --net-kwargs place=made", "cannot be made (KeyError: 'boom')"),
-        ("--net tests.nets:Failing --net-kwargs place=forward", "cannot be played (KeyError"),
+        ("--net tests.nets:Failing --net-kwargs place=made", "space) (KeyError: 'boom')"),
+        (
+            "--net tests.nets:Failing --net-kwargs place=forward",
+            "cannot be played by forward(observation, state) (KeyError",
+        ),
         ("--net tests.nets:Failing --net-kwargs place=text", "gives str, and"),
         ("--net tests.nets:Failing --net-kwargs place=batch", "the shape (1, 2), and"),
         ("--net tests.nets:Failing --net-kwargs place=double", "torch.float64"),

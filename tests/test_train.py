@@ -89,6 +89,21 @@ def test_a_run_that_learns_nothing_says_so(program):
     assert out.count("In each of the last 10 updates all returns were equal (in this one 0), ") == 1
 
 
+@pytest.mark.parametrize(
+    ("env_name", "flags", "said"),
+    [
+        ("tests.awful:Awful-v0", (), True),
+        ("tests.awful:Awful-v0", ("--max-episode-length", 20), False),
+        ("CartPole-v1", (), False),
+    ],
+)
+def test_a_run_whose_episodes_may_have_no_end_says_so(program, env_name, flags, said):
+    small = ("--env-name", env_name, "--n", 2, "--workers", 0, "--max-gradient-updates", 1)
+    _, out, _ = program(*small, *flags)
+    told = "No limit of steps is known: episodes may last 100000 (--max-episode-length).\n"
+    assert (told in out) == said
+
+
 @pytest.mark.parametrize("flags", [(), ("--fire-reset",)])
 def test_a_game_that_waits_for_fire_is_given_the_flag(program, flags):
     game = ("--env-name", "BreakoutDeterministic-v4", "--max-episode-length", 20, "--n", 2)

@@ -12,6 +12,7 @@ from es.config.learning import AlgorithmSettings
 from es.config.option import is_wrapper
 from es.config.running import RunSettings
 
+OF_OUR_NETWORKS = ("small_net", "hidden_sizes", "activation", "init", "vbn")  # not for --net
 Imported = dict[str, tuple[str, ...]]  # flags with their words
 
 

@@ -6,15 +6,16 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_origin
 
-from es.config import FIELDS, flag
+from es.config import FIELDS, TYPES, flag
 from es.config.elsewhere import OURS
 from es.config.sources import from_mapping
 from es.errors import RunError, UsageError
 
 KEYWORDS = [name for name, field in FIELDS.items() if field.metadata["group"] != "watching"]
-SOURCE = "learn()"
+NAMED = ("env_name", "env_wrapper", "net")  # which may be classes or functions themselves
+SOURCE = "arguments"
 _BY_FLAG = {flag(name): name for name in KEYWORDS}
 
 
@@ -40,9 +41,9 @@ def from_keywords(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
     objects: dict[str, Any] = {}
     for name in keywords:
         if name not in KEYWORDS:
-            raise UsageError(f"{SOURCE}: {_remedy(name)}")
-    plain = {name: _plain(name, value, objects) for name, value in keywords.items()}
-    return from_mapping(plain, SOURCE), objects
+            raise UsageError(_remedy(name))
+    found = {name: _plain(name, value, objects) for name, value in keywords.items()}
+    return from_mapping(found, SOURCE), objects
 
 
 def _remedy(name: str) -> str:
@@ -54,19 +55,36 @@ def _remedy(name: str) -> str:
 
 
 def _plain(name: str, value: Any, objects: dict[str, Any]) -> Any:
+    """Return a setting's value as the command line has it; see `from_keywords`.
+
+    A list may be left out around its only item, and lists and dicts in it hold more of its items.
+    """
+    words = tuple(_words(name, value, objects))
+    several = get_origin(TYPES[name]) is tuple or isinstance(value, list | tuple | Mapping)
+    return words if several else words[0]
+
+
+def _words(name: str, value: Any, objects: dict[str, Any]) -> Iterator[Any]:
     if hasattr(value, "tolist"):  # of NumPy or torch
         value = value.tolist()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
     if isinstance(value, Mapping):
-        return tuple(f"{key}={_literal(name, key, item)}" for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return tuple(_plain(name, item, objects) for item in value)
-    if callable(value) and hasattr(value, "__qualname__"):
+        yield from (f"{key}={_literal(name, key, item)}" for key, item in value.items())
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _words(name, item, objects)
+    elif isinstance(value, os.PathLike):
+        yield os.fspath(value)
+    elif callable(value) and hasattr(value, "__qualname__"):
         if value.__module__ == "__main__":
             objects[value.__qualname__] = value
-        return f"{value.__module__}:{value.__qualname__}"
-    return value
+        yield f"{value.__module__}:{value.__qualname__}"
+    elif name in NAMED and not isinstance(value, str | None):
+        raise UsageError(
+            f"{name}: must be a name, a class or a function (its arguments beside it), not an "
+            f"object of {type(value).__name__}"
+        )
+    else:
+        yield value
 
 
 def _literal(name: str, key: Any, value: Any) -> str:
@@ -77,7 +95,7 @@ def _literal(name: str, key: Any, value: Any) -> str:
         ast.literal_eval(text)
     except (ValueError, SyntaxError) as error:
         raise UsageError(
-            f"{SOURCE}: {name} {key}={text:.100}: must be a number, a string, or a list or dict of "
+            f"{name} {key}={text:.100}: must be a number, a string, or a list or dict of "
             "such, as a checkpoint holds it"
         ) from error
     return text

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from es.config import ALGORITHM, FIELDS, TYPES, Config, flag, shipped, shown
+from es.config import ALGORITHM, FIELDS, OF_OUR_NETWORKS, TYPES, Config, flag, shipped, shown
 from es.config.flags import argument, read
 from es.config.validation import validate
 from es.errors import UsageError, in_one_line
@@ -113,6 +113,12 @@ def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
     return checked
 
 
+def read_config(path: str | None, net: str | None) -> dict[str, Any]:
+    """Return the settings in the file of --config, if any; with --net without our networks'."""
+    file = read_toml(path) if path is not None else {}
+    return {name: file[name] for name in file if not (net and name in OF_OUR_NETWORKS)}
+
+
 def read_toml(path: str, named: str = "--config") -> dict[str, Any]:
     """Read a settings file's values by field name; raise UsageError for any fault in it.
 
@@ -177,7 +183,8 @@ def inherited(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
 def differences(config: Config, before: Config, names: Sequence[str] = ()) -> list[str]:
     """Describe the `changes`."""
     return [
-        f"{flag(name)} {shown(getattr(config, name))} differs from the checkpoint's {shown(then)}"
+        f"{flag(name)} {shown(getattr(config, name))} differs from the checkpoint's "
+        f"{shown(then) or 'nothing'}"
         for name, then in changes(config, before, names).items()
     ]
 

@@ -60,7 +60,7 @@ def names(words: Sequence[str]) -> list[str]:
         found = []
         for word in words:
             module, colon, part = word.rpartition(":")
-            known = _names_of(module) if colon else known_names()
+            known = names_of(module) if colon else known_names()
             found += [name for name in known if part.lower() in name.lower()]
         found = [*dict.fromkeys(found)]
     else:
@@ -83,7 +83,7 @@ def register_from(module: str, complaint: str) -> None:
         importlib.import_module(module)
 
 
-def _names_of(module: str) -> list[str]:
+def names_of(module: str) -> list[str]:
     """Import a module; return the names of its environments, as --env-name takes them."""
     before = {*gymnasium.registry}
     register_from(module, f"--list-envs {module}: cannot be imported")

@@ -45,12 +45,13 @@ def make_own_module(network: Mapping[str, Any], own: Own, seed: int = 0) -> nn.M
     flags = f"{named} --net-kwargs{arguments}" if given else named
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
-        with blaming(f"{flags}: cannot be made"):
+        with blaming(f"{flags}: cannot be made as CLASS(observation_space, action_space)"):
             module: Any = make(own.observations, own.actions, **given)
         if not isinstance(module, nn.Module):
             raise UsageError(f"{named}: is to make a torch.nn.Module, not {type(module).__name__}")
         module.eval()
-        with blaming(f"{named}: cannot be played"):  # it makes the parameters of lazy layers
+        with blaming(f"{named}: cannot be played by forward(observation, state)"):
+            # This makes the parameters of lazy layers.
             outputs, _ = with_state(module(_zeros(own.observations), None))
         for name, tensor in kept_tensors(module).items():
             if name in own.kept:

@@ -12,6 +12,8 @@ import runpy
 import subprocess
 import sys
 import threading
+from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 from es.rollouts.processes import importing_variables
@@ -70,6 +72,8 @@ def _end_with_master() -> None:
 
 if __name__ == "__main__":
     os.nice(19)
+    with suppress(OSError):  # Linux gives each session an equal share, whatever its niceness
+        Path("/proc/self/autogroup").write_text("19")
     for name in sys.argv[1:]:
         importlib.import_module(name)
     if line := sys.stdin.buffer.readline():

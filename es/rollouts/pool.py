@@ -30,9 +30,8 @@ class WorkerPool:
     """Persistent worker processes.
 
     size: P, the number of parameters. inputs: the size of observations if these are normalised.
-    spread: whether snapshots have a spread.
-    workers: the number of processes; None: `members`; 'auto': one per core. timeout: seconds after
-    which an episode hangs. say: shows a line to the user.
+    spread: whether snapshots have a spread. workers: the number of processes; None: `members`;
+    'auto': one per core. timeout: seconds after which an episode hangs. say: shows lines.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class WorkerPool:
         self._timeout, self._say = timeout, say
         self._batch = self._count = self._finished = 0
         self._started = time.monotonic()
-        self._tasks: dict[int, Task] = {}  # by index: the batch's tasks without a result
+        self._tasks: dict[int, Task] = {}  # by index, without a result
         self._failures: Counter[int] = Counter()
         self._missed = False  # whether a lost worker may have taken tasks without noting them
         self._prepared: list[Task] = []
@@ -215,5 +214,7 @@ class WorkerPool:
         self._missed = True
         free = "between episodes" if lost.worker.ready else "starting"
         doing = f"playing {task}" if task else free
-        then = self._processes.replace(lost)
-        self._say(f"Worker {lost.worker.number} {lost.cause} while {doing}: {then}.")
+        then, told = self._processes.replace(lost), self._failures.total()
+        if not lost.trace or told < FAILURES:  # or each of a batch's tasks may raise the same
+            trace = f"\n{lost.trace}" if lost.trace and not told else ""
+            self._say(f"Worker {lost.worker.number} {lost.cause} while {doing}: {then}.{trace}")

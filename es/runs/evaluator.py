@@ -161,5 +161,6 @@ class Evaluator:
         except ClusterError:  # not the environment's fault
             raise
         except RunError as error:
-            line = f"--env-name {self._run.config.env_name}: {error.message}"
-            raise RunError(line, error.trace) from error
+            config = self._run.config
+            whose = f"--env-name {config.env_name}" + (f" --net {config.net}" if config.net else "")
+            raise RunError(f"{whose}: {error.message}", error.trace) from error

@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -61,10 +60,18 @@ def restore(
         if (given.get(flag) != words if flag == "--env-name" else not given.get(flag))
     }
     if unnamed:
-        words, plays = on_a_command_line(unnamed), " in ".join(map(shown, unnamed.values()))
+        if argv:
+            remedy = command("main", *argv, *on_a_command_line(unnamed))
+            remedy = remedy.replace("__main__:", "MODULE:")  # of a script, which holds it no more
+        else:  # keywords of a program
+            remedy = ", ".join(
+                f"{flag}={(words[0] if len(words) == 1 else [*words])!r}"
+                for flag, words in unnamed.items()
+            )
+        plays = " in ".join(map(shown, unnamed.values()))
         raise UsageError(
             f"--restore {config.restore}: plays {plays}, and would import its module; "
-            f"if you know it, give {command('main', *argv, *words) if argv else shlex.join(words)}"
+            f"if you know it, give {remedy}"
         )
     left_out = {"restore", "run_dir", "override"}
     if config.instead:
@@ -74,9 +81,11 @@ def restore(
     below = {name: own[name] for name in own.keys() - left_out}
     config = replace(parse(below), restore=config.restore)
     validate(config)
+    before = _moved(before, config)
     if changed := sources.differences(config, before, SETTINGS_OF_POLICY):
         raise UsageError(
-            f"{'; '.join(changed)}: the policy is made for it; leave it out, or start a new run"
+            f"{'; '.join(changed)}: the policy is made for the checkpoint's: give that, or start a "
+            "new run"
         )
     changed = sources.differences(
         config, before, ("env_name", "small_net") if config.instead else ()
@@ -88,14 +97,39 @@ def restore(
     return config, restored
 
 
+def _moved(before: Config, config: Config) -> Config:
+    """Return the settings of before, with the new modules of what keeps its name.
+
+    What a script has defined is played by other programs once it lies in a module.
+    """
+
+    def same(then: str, now: str) -> str:
+        return now if then.removeprefix("__main__:") == now.rpartition(":")[2] else then
+
+    return replace(
+        before,
+        env_name=same(before.env_name, config.env_name),
+        net=same(before.net, config.net) if before.net and config.net else before.net,
+        env_wrapper=(
+            *map(same, before.env_wrapper, config.env_wrapper),
+            *before.env_wrapper[len(config.env_wrapper) :],
+        ),
+    )
+
+
 def settings_of(ours: Checkpoint) -> Config:
     """Return the settings of the checkpoint's run."""
     return Config(**sources.from_mapping(ours.settings, "checkpoint"))
 
 
+def settings_before(config: Config, ours: Checkpoint) -> Config:
+    """Return the settings of the checkpoint's run, to compare those that it goes on with."""
+    return _moved(settings_of(ours), config)
+
+
 def scored_alike(config: Config, ours: Checkpoint) -> bool:
     """Return whether scores of the checkpoint's run can be compared with those to come."""
-    return not sources.differences(config, settings_of(ours), SETTINGS_OF_SCORES)
+    return not sources.differences(config, settings_before(config, ours), SETTINGS_OF_SCORES)
 
 
 def restored_normalizer(config: Config, inputs: int, restored: Restored) -> Normalizer | None:

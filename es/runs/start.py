@@ -10,6 +10,7 @@ from es.algorithm.normalizer import Normalizer
 from es.algorithm.strategy import Strategy
 from es.config import Config
 from es.config.sources import changes, describe_history, run_title, write_toml
+from es.envs import may_last
 from es.errors import UsageError
 from es.noise import FloatArray, SumNoise, weighted_sum
 from es.program import modules_for_workers
@@ -23,7 +24,7 @@ from es.rollouts.processes import IMPORTS, PRELOAD, cores
 from es.runs import directory as rundir
 from es.runs.checkpoint import Checkpoint, Counters, History, load
 from es.runs.directory import RunDir
-from es.runs.restored import Restored, restored_normalizer, scored_alike, settings_of
+from es.runs.restored import Restored, restored_normalizer, scored_alike, settings_before
 from es.runs.setup import Setup
 from es.runs.versions import notice
 
@@ -69,6 +70,9 @@ def start_run(
     if setup.unseen:
         console.say(f"Text is not seen: {', '.join(setup.unseen)}.")
     default, restore = rundir.default_path("checkpoints", config.env_name), Path(config.restore)
+    most = config.max_episode_length
+    if not restored and most == Config.max_episode_length and may_last(setup.environment):
+        console.say(f"No limit of steps is known: episodes may last {most} (--max-episode-length).")
     with rundir.writable(Path(config.run_dir or default)):
         path, same_run = rundir.choose(config.run_dir, default, restore if ours else None)
     pool, sum_noise = _start_pool(config, setup, theta, console, open_pool)
@@ -177,7 +181,7 @@ def _make_strategy(
     if ours is None:
         return strategy
     strategy.update = ours.counters.update
-    before = settings_of(ours)
+    before = settings_before(config, ours)
     if config.lr == before.lr:
         strategy.lr = ours.counters.lr  # as it has decayed
     if config.sigma == before.sigma:
@@ -195,7 +199,7 @@ def _make_strategy(
 
 def _history(config: Config, ours: Checkpoint) -> History:
     """Return the history of a run that goes on with these settings."""
-    changed, update = changes(config, settings_of(ours)), str(ours.counters.update)
+    changed, update = changes(config, settings_before(config, ours)), str(ours.counters.update)
     if not changed:
         return ours.history
     return ours.history | {update: changed | ours.history.get(update, {})}
@@ -209,7 +213,7 @@ def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -
         cap = min(cap, ours.counters.max_episode_length)
     counters = ours.counters._replace(max_episode_length=cap)
     # A score belongs to the best.safetensors of its directory, and to one way of scoring.
-    same_way = (config.eval_every is None) == (settings_of(ours).eval_every is None)
+    same_way = (config.eval_every is None) == (settings_before(config, ours).eval_every is None)
     there = (Path(config.restore).parent / rundir.BEST).exists()
     if same_run and there and same_way and scored_alike(config, ours):
         return counters

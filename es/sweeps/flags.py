@@ -72,9 +72,8 @@ def read_base(rest: Sequence[str]) -> tuple[Config, set[str]]:
     wrong, or make no sense for many runs.
     """
     config = sources.parse(rest, others=_arguments())  # one of which may be misspelled
-    file: dict[str, Any] = {}
-    if config.config is not None:
-        file = sources.read_toml(config.config)
+    file = sources.read_config(config.config, config.net)
+    if file:
         config = sources.parse(rest, file)
     given = sources.given(rest)
     for name in REFUSED:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import ROOT, read, rows
 
+PLAIN = "tests.nets:Plain"
 CONFIGS = sorted({*(ROOT / "configs").glob("*.toml")} - {ROOT / "configs" / "unknown.toml"})
 NAMES = {
     "Acrobot-v1", "Ant-v5", "BipedalWalker-v3", "CartPole-v1", "CyclicMDP-v0", "HalfCheetah-v5",
@@ -60,11 +61,20 @@ def test_it_plays_an_update(program, config):
     assert {name: str(played[name]) for name in given} == given
 
 
-@pytest.mark.parametrize("env_name", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1"])
-def test_the_settings_for_any_task_train_it(program, env_name):
-    """Whether its actions are discrete or continuous, and its observations numbers or a state."""
+@pytest.mark.parametrize(
+    ("config", "env_name", "net"),
+    [
+        ("unknown", "CartPole-v1", ()),
+        ("unknown", "Pendulum-v1", ()),
+        ("unknown", "FrozenLake-v1", ()),
+        ("unknown", "CartPole-v1", (PLAIN,)),
+        ("InvertedPendulum-v5", "Pendulum-v1", (PLAIN, "--target-return", "None")),
+    ],
+)
+def test_settings_train_another_task_or_network(program, config, env_name, net):
     status, _, err = program(
-        "--config", "unknown", "--env-name", env_name, "--workers", 0, "--max-gradient-updates", 1
+        "--config", config, "--env-name", env_name, "--workers", 0, "--max-gradient-updates", 1,
+        *(("--net", *net) if net else ()),
     )  # fmt: skip
     assert (status, err) == (0, "")
     assert len(rows(Path("checkpoints", env_name))) == 1

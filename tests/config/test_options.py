@@ -188,7 +188,7 @@ def test_a_policy_cannot_be_changed_even_on_purpose(program):
         status, _, err = program(*again, "--max-gradient-updates", 3)
         assert status == 2
         assert err.startswith(f"error: {change.split()[0]} ")
-        assert "the policy is made for it" in err
+        assert "the policy is made for the checkpoint's" in err
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_what_has_no_pictures_cannot_be_recorded(program):
     status, _, err = program(*game, "--video-every", 2)
     assert status == 2
     assert err.count("\n") == 1
-    assert "give --video-every None" in err
+    assert "leave --video-every out" in err
     assert not Path("checkpoints").exists()
 
 

@@ -75,6 +75,17 @@ def test_an_exception_ends_the_run_with_its_traceback(program, workers):
     assert read("run/latest.safetensors").counters.update == 1
 
 
+def test_what_all_episodes_raise_is_shown_early_and_once(program):
+    kwargs = ("fault=raise", "share=1.0")
+    status, out, err = faulty(program, "run", "--workers", 2, kwargs=kwargs)
+    assert status == 1
+    told = [line for line in out.splitlines() if line.startswith("Worker ")]
+    assert len(told) == 3
+    assert out.count("ValueError: unlucky\n") == 1
+    assert out.index("ValueError: unlucky\n") < out.index(told[1])
+    assert err.rstrip().endswith("ValueError: unlucky")
+
+
 def test_a_crash_in_native_code_ends_the_run_with_the_name_of_its_signal(program):
     status, _, err = faulty(program, "run", "--workers", 2, kwargs=("fault=crash",))
     assert status == 1
