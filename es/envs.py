@@ -164,8 +164,8 @@ def max_steps(env: Mapping[str, Any]) -> int | None:
     return spec.max_episode_steps if _loop_counts(env, spec) else None
 
 
-def may_last(env: Mapping[str, Any]) -> bool:
-    """Return whether nothing is known to end an episode that the policy does not end."""
+def is_unlimited(env: Mapping[str, Any]) -> bool:
+    """Return whether no limit of an episode's steps is known."""
     spec = _spec(env["id"])
     wrapped = spec.additional_wrappers or env.get("wrappers")
     limited = spec.max_episode_steps or wrapped or _is_atari(env["id"], spec)

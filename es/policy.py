@@ -15,7 +15,7 @@ from es.config import FIELDS, Config, flag, flag_with_value, sources
 from es.environments.first_step import check_first_step
 from es.environments.spaces import describe_actions
 from es.environments.vbn_batch import gather_frames
-from es.envs import describe_env, make_env, max_steps
+from es.envs import describe_env, is_unlimited, make_env, max_steps
 from es.errors import RunError, UsageError, blaming
 from es.model import ConvLSTM, flatten, initial_theta, layer_shapes, make_module, unflatten
 from es.networks import make_actor
@@ -71,7 +71,10 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
     recipe = Recipe(make, act, max_steps(environment), config.param_fraction)
     module = partial(make_own_module, network, own) if own else partial(make_module, network)
     tensors = {name: torch.from_numpy(array) for name, array in kept.items()}
-    return Setup(environment, network, recipe, module, vbn_batch, unseen, tensors), theta
+    setup = Setup(
+        environment, network, recipe, module, vbn_batch, unseen, is_unlimited(environment), tensors
+    )
+    return setup, theta
 
 
 def policy_module(setup: Setup, theta: FloatArray) -> nn.Module:

@@ -21,12 +21,7 @@ from es.model import unflatten
 from es.policy import describe
 from es.rendering.show_frames import make_drawn
 from es.reports.advice import Advisor
-from es.reports.record import (
-    EvaluationRecord,
-    Record,
-    describe_evaluation,
-    describe_population,
-)
+from es.reports.record import EvaluationRecord, Record, describe_evaluation, describe_population
 from es.runs import directory as rundir
 from es.runs import finish
 from es.runs.checkpoint import RECENT, Checkpoint
@@ -50,9 +45,8 @@ def train(
         setup, theta = describe(config, restored)
         if config.video_every:  # learn now whether the environment can be drawn
             make = partial(make_env, setup.environment, "rgb_array")
-            make_drawn(
-                make, setup.environment["kwargs"], "leave --video-every out, or give None"
-            ).close()
+            remedy = "leave --video-every out, or give None"
+            make_drawn(make, setup.environment["kwargs"], remedy).close()
         run = start_run(config, restored, setup, theta, console, stack, host.open_pool)
         path = run.directory.path
         console.say(

@@ -14,8 +14,8 @@ class Setup(NamedTuple):
 
     make_module: makes the network as a torch module, whose parameters are yet to be loaded.
     vbn_batch: (128, 1, 42, 42) float32, if virtual batch normalisation is used. unseen: the entries
-    of observations that the network does not see. kept: tensors of the user's own network that are
-    not trained, by name.
+    of observations that the network does not see. unlimited: whether no limit of an episode's steps
+    is known. kept: tensors of the user's own network that are not trained, by name.
     """
 
     environment: dict[str, Any]
@@ -24,6 +24,7 @@ class Setup(NamedTuple):
     make_module: Callable[[], nn.Module]
     vbn_batch: FloatArray | None = None
     unseen: Sequence[str] = ()
+    unlimited: bool = False
     kept: dict[str, Tensor] = {}  # noqa: RUF012 (nobody writes to it)
 
     @property

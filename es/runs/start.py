@@ -10,7 +10,6 @@ from es.algorithm.normalizer import Normalizer
 from es.algorithm.strategy import Strategy
 from es.config import Config
 from es.config.sources import changes, describe_history, run_title, write_toml
-from es.envs import may_last
 from es.errors import UsageError
 from es.noise import FloatArray, SumNoise, weighted_sum
 from es.program import modules_for_workers
@@ -71,7 +70,7 @@ def start_run(
         console.say(f"Text is not seen: {', '.join(setup.unseen)}.")
     default, restore = rundir.default_path("checkpoints", config.env_name), Path(config.restore)
     most = config.max_episode_length
-    if not restored and most == Config.max_episode_length and may_last(setup.environment):
+    if not restored and most == Config.max_episode_length and setup.unlimited:
         console.say(f"No limit of steps is known: episodes may last {most} (--max-episode-length).")
     with rundir.writable(Path(config.run_dir or default)):
         path, same_run = rundir.choose(config.run_dir, default, restore if ours else None)
