@@ -37,7 +37,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         config = sources.parse(argv, file)
     validate(config, combinations=not config.restore)
     limit_threads()
-    search_last(config.imported)
+    search_last(config.list_envs or config.imported)
     if config.list_envs is not None:
         from es.config.shipped import tuned_settings
         from es.environments.catalogue import show

@@ -89,8 +89,7 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
             for index in itertools.islice(itertools.count(), _count(config)):
                 playing.begin(index)
                 with interrupts.allowed():
-                    # The episodes, and so the score, of the run's own evaluation of the policy.
-                    seed = evaluation_seed(config.seed or 0, update or 0, index)
+                    seed = _seed(config, update, index)
                     episodes.append(_play(env, actor, seed, cap, config.env_name))
                 episode_return, steps = episodes[-1]
                 say(f"Episode {index + 1}: reward {episode_return:.2f}, {steps} steps")
@@ -125,6 +124,11 @@ def _closing(env: gymnasium.Env, name: str) -> Iterator[None]:
     finally:
         if complaint := close(env):
             print(f"warning: --env-name {name}: {complaint}", file=sys.stderr, flush=True)
+
+
+def _seed(config: Config, update: int | None, index: int) -> int:
+    """Return an episode's seed: its score is that of the run's own evaluation of the policy."""
+    return evaluation_seed(config.seed or 0, update or 0, index)
 
 
 def _play(env: gymnasium.Env, actor: Actor, seed: int, cap: int, name: str) -> Episode:
@@ -188,8 +192,7 @@ def _count(config: Config) -> int | None:
 
 
 def _summarise(episodes: Sequence[Episode]) -> dict[str, float]:
-    returns = [episode.episode_return for episode in episodes]
-    mean, std = mean_and_std(returns)
+    mean, std = mean_and_std(returns := [episode.episode_return for episode in episodes])
     return {"mean": mean, "std": std, "min": min(returns), "max": max(returns)}
 
 
@@ -208,6 +211,7 @@ def _as_json(
             **{name: _finite(figure) for name, figure in figures.items()},
             "returns": [_finite(episode.episode_return) for episode in episodes],
             "lengths": [episode.steps for episode in episodes],
+            "seeds": [_seed(config, update, index) for index in range(len(episodes))],
         }
     )
 

@@ -1,6 +1,7 @@
 """Trained policies in loops of one's own."""
 
 import gc
+import json
 import re
 
 import gymnasium
@@ -14,7 +15,6 @@ from es.envs import describe_env, make_bare_env, make_env
 from es.errors import UsageError
 from es.loading import load_policy
 from es.noise import seed_shared_generators
-from es.rollouts.rollout import evaluation_seed
 from tests.conftest import CARTPOLE, ROOT, read
 
 MLP = ("--small-net", "--hidden-sizes", 16)
@@ -49,7 +49,7 @@ def play(policy, env, seed, cap):
         total += float(reward)
         if terminated or truncated:
             break
-    return f"{total:.2f}", steps
+    return total, steps
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -57,13 +57,13 @@ def test_returns_are_those_of_test(trained, program, run):
     name, flags = run.split()[0], RUNS[run]
     path = trained(name, *flags)
     status, out, err = program(
-        "--test", "--no-render", "--restore", path, "--seed", 7, "--episodes", 2,
+        "--test", "--json", "--restore", path, "--seed", 7, "--episodes", 2,
         *(("--env-name", name) if ":" in name else ()),
         *(("--env-wrapper", *AWARE) if AWARE[0] in flags else ()),
     )  # fmt: skip
     assert (status, err) == (0, "")
-    expected = re.findall(r"reward (-?[\d.]+), (\d+) steps", out)
-    assert len(expected) == 2
+    told = json.loads(out)
+    assert len(told["seeds"]) == 2
     policy = load_policy(
         path,
         env_name=name if ":" in name else None,
@@ -72,10 +72,10 @@ def test_returns_are_those_of_test(trained, program, run):
     env = gymnasium.make(policy.env_id, disable_env_checker=True, **policy.env_kwargs)
     env = policy.make_env() if "--env-wrapper" in flags else env
     skip, cap = policy.settings.get("frame_skip", 1), policy.settings["max_episode_length"]
-    for index, (total, steps) in enumerate(expected):
-        seed = evaluation_seed(7, policy.update, index)
-        ours, our_steps = play(policy, env, seed, cap)
-        assert (ours, -(-our_steps // skip)) == (total, int(steps))
+    for index, seed in enumerate(told["seeds"]):
+        total, steps = play(policy, env, seed, cap)
+        assert total == pytest.approx(told["returns"][index])
+        assert -(-steps // skip) == told["lengths"][index]
     env.close()
 
 

@@ -76,7 +76,9 @@ class ShowFrames(gymnasium.Wrapper):
                 raise ValueError(f"its pictures change from {self._shape} to {pixels.shape}")
         except Exception as error:  # no graphics for the simulator, or no pictures at all
             what = f"the environment cannot be shown ({in_short(error)})"
-            raise UsageError(f"{self._flag}: {what}; give --no-render") from error
+            raise UsageError(
+                f"{self._flag}: {what}; give --no-render, or see docs/environments.md"
+            ) from error
         self._viewer.show(Picture(pixels, self._episode, self._return))
 
 
