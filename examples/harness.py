@@ -63,4 +63,4 @@ if __name__ == "__main__":
             **before,
         )
         before = {"restore": run.path, "override": True}
-    learn(config="Humanoid-v5", run_dir="checkpoints/walking", **before)
+    learn(config="Humanoid-v5", env_wrapper=[], run_dir="checkpoints/walking", **before)

@@ -54,6 +54,8 @@ def restore(
     before = Config(**own)
     # The environment's module must be the same, as its name has a default.
     given = {"--env-wrapper": config.env_wrapper, **config.imported}
+    if not parse(own).env_wrapper:
+        given["--env-wrapper"] = ("none",)  # on purpose: an empty list over the checkpoint's
     unnamed = {
         flag: words
         for flag, words in before.imported.items()
