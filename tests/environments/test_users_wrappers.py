@@ -101,6 +101,15 @@ def test_a_checkpoint_does_not_choose_what_is_imported(program):
     assert "--env-wrapper gymnasium.wrappers:TimeLimit max_episode_steps=3 differs from" in err
 
 
+def test_a_run_goes_on_without_its_wrappers_if_told_so(program):
+    _, path = train(program, 1, "run", "--workers", 0, "--env-name", "CartPole-v1", *OWN)
+    status, _, err = program("--restore", path, "--env-wrapper")
+    assert status == 2
+    assert "give --override to change it on purpose" in err
+    train(program, 2, "bare", "--workers", 0, "--restore", path, "--override", "--env-wrapper")
+    assert "wrappers" not in read("bare/latest.safetensors").environment
+
+
 def test_those_of_gymnasium_need_not_be_named_again(program):
     keys = ("--env-wrapper", FILTER, "filter_keys=('direction', 'mission')")
     env = ("--env-name", "tests.strange:Mission-v0")
