@@ -146,6 +146,6 @@ def test_memory_that_cannot_be_shared_is_an_error_that_names_the_flag():
     resource.setrlimit(resource.RLIMIT_FSIZE, (10 * 1024, hard))
     try:
         with pytest.raises(RunError, match=r"--workers: .*File too large.*--workers 0"):
-            WorkerPool(recipe(), size=10_000, members=1, workers=1)
+            WorkerPool(recipe(), size=10_000_000, members=1, workers=1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
