@@ -5,9 +5,10 @@ harness it walks after a few minutes; train on with less and less of it, and at 
 Turk and Liu 2018, "Learning symmetric and low-energy locomotion").
 
 In this folder: python harness.py. It takes hours; benchmarks/LOG.md has a run by hand with nearly
-these settings, and how far that came. Watch harness.safetensors walk at strength 0.05:
+these settings, and how far that came. Watch harness.safetensors walk:
 
-    python ../main.py --test --restore harness.safetensors --env-wrapper harness:Harness strength=0.05
+    python ../main.py --test --restore harness.safetensors
+        --env-wrapper harness:Harness strength=0.05
 """
 
 from collections import deque
