@@ -8,14 +8,8 @@ from contextlib import contextmanager
 from es.interrupts import Interrupted
 
 LONGEST = 1000  # characters of a message
-LIBRARIES = (
-    "es",
-    "gymnasium",
-    "ale_py",
-    "contextlib",
-    "importlib",
-    "torch",
-)  # none of the user's own code
+# None of the user's own code.
+LIBRARIES = ("es", "gymnasium", "ale_py", "contextlib", "importlib", "torch")
 MADE_FOR = " was raised from the environment creator for "  # what Gymnasium adds to some messages
 
 

@@ -69,7 +69,7 @@ def _export(config: Config, restored: Restored, paths: list[Path]) -> None:
         "inputs": files.describe(tensors),
         "initial_state": policy.initial_state.tolist(),
         "score": {"mean": mean, "std": std, "episodes": config.eval_episodes},
-        "greedy": setup.network["actions"].get("sample") is not None and config.greedy,
+        "greedy": config.greedy and "sample" in setup.network["actions"],
         "update": counters.update if counters else 0,
         "frames": counters.frames if counters else 0,
         "made_by": f"evolution-strategies {__version__}",

@@ -52,15 +52,21 @@ def restore(
     }
     restored = restored._replace(history=history)
     before = Config(**own)
+    left_out = {"restore", "run_dir", "override"}
+    if config.instead:
+        left_out.add("silent")  # these should say something about a run that was silent
+    if config.use_adam or config.optimizer:  # one choice, for which there are two flags
+        left_out |= {*sources.OPTIMIZER}
+    chosen = parse({name: own[name] for name in own.keys() - left_out})
     # The environment's module must be the same, as its name has a default.
     given = {"--env-wrapper": config.env_wrapper, **config.imported}
-    if not parse(own).env_wrapper:
-        given["--env-wrapper"] = ("none",)  # on purpose: an empty list over the checkpoint's
     unnamed = {
         flag: words
         for flag, words in before.imported.items()
         if (given.get(flag) != words if flag == "--env-name" else not given.get(flag))
     }
+    if not chosen.env_wrapper:  # taken off, by an empty list
+        unnamed.pop("--env-wrapper", None)
     if unnamed:
         if argv:
             remedy = command("main", *argv, *on_a_command_line(unnamed))
@@ -75,13 +81,7 @@ def restore(
             f"--restore {config.restore}: plays {plays}, and would import its module; "
             f"if you know it, give {remedy}"
         )
-    left_out = {"restore", "run_dir", "override"}
-    if config.instead:
-        left_out.add("silent")  # these should say something about a run that was silent
-    if config.use_adam or config.optimizer:  # one choice, for which there are two flags
-        left_out |= {*sources.OPTIMIZER}
-    below = {name: own[name] for name in own.keys() - left_out}
-    config = replace(parse(below), restore=config.restore)
+    config = replace(chosen, restore=config.restore)
     validate(config)
     before = _moved(before, config)
     if changed := sources.differences(config, before, SETTINGS_OF_POLICY):
