@@ -131,7 +131,8 @@ def describe_network(
         }
     if config.small_net:
         raise UsageError(
-            "--small-net: the MLP cannot see images; leave the flag out to use the Convnet-LSTM"
+            f"--small-net: the MLP cannot see the images of {config.env_name}; leave the flag out "
+            "to use the Convnet-LSTM, or name another environment with --env-name"
         )
     for name in ("obs_norm", "hidden_sizes", "activation"):
         value = getattr(config, name)
