@@ -1,4 +1,4 @@
-"""Humanoid-v5 learns to walk in a harness, which is let out as it learns.
+r"""Humanoid-v5 learns to walk in a harness, which is let out as it learns.
 
 A humanoid that falls within the second, whatever its policy does, learns nothing of walking. In a
 harness it walks after a few minutes; train on with less and less of it, and at last without (Yu,
@@ -7,7 +7,7 @@ Turk and Liu 2018, "Learning symmetric and low-energy locomotion").
 In this folder: python harness.py. It takes hours; benchmarks/LOG.md has a run by hand with nearly
 these settings, and how far that came. Watch harness.safetensors walk:
 
-    python ../main.py --test --restore harness.safetensors
+    python ../main.py --test --restore harness.safetensors \
         --env-wrapper harness:Harness strength=0.025
 """
 
@@ -49,7 +49,7 @@ class Harness(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def learned(level: float, patience: int) -> Callable[[Any, Any], bool]:
-    """Return a callback that ends a run once the mean of ten updates is `level`, or with patience.
+    """Return a callback that ends a run once ten updates average `level`, or after `patience`.
 
     The perturbed episodes count: a gait that stands perturbations stands a weaker harness.
     """
@@ -63,6 +63,7 @@ def learned(level: float, patience: int) -> Callable[[Any, Any], bool]:
 
 
 def steps(sigma: float, speed: float) -> dict[str, Any]:
+    """Return the settings of a run's steps."""
     return {"sigma": sigma, "max_speed": speed, "lr": 0.75 * speed}
 
 
