@@ -1,4 +1,4 @@
-"""Trains tasks with configs/unknown.toml, settings that know none of them.
+"""Train tasks with configs/unknown.toml, settings that know none of them.
 
 `python -m benchmarks.unknown [TASK ...]` writes a row for each into RESULTS.md: whether it came to
 the target of the task's own file, and in how many times the steps which that file needs, by the
@@ -29,7 +29,7 @@ TASKS = (
 
 
 def main() -> None:
-    """Trains the tasks, one after the other; a row is in RESULTS.md as soon as it is done."""
+    """Train the tasks, one after the other; a row is in RESULTS.md as soon as it is done."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tasks", nargs="*", metavar="TASK", help="all unless given")
     parser.add_argument("--seed", type=int, default=0)
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def row_of(task: str, config: Path, seed: int) -> str:
-    """Returns the row of a task, after training it."""
+    """Return the row of a task, after training it."""
     if task in OTHERS:
         target, budget = OTHERS[task]
         tuned, flags = None, ["--env-name", task]
@@ -67,7 +67,7 @@ def row_of(task: str, config: Path, seed: int) -> str:
 
 
 def tuned_steps(task: str) -> int:
-    """Returns the median steps of the task's own file, from RESULTS.md."""
+    """Return the median steps of the task's own file, from RESULTS.md."""
     table = RESULTS.read_text("utf-8").partition("<!-- learn -->")[2]
     row = re.search(rf"^\| {task} \|.*$", table, re.MULTILINE)
     assert row, f"benchmarks/learn.py has not trained {task}"
