@@ -1,4 +1,4 @@
-"""Solves CartPole-v1 (target 475) with the default hyperparameters, for ten seeds."""
+"""Solve CartPole-v1 (target 475) with the default hyperparameters, for ten seeds."""
 
 import csv
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
-    """Prints a row per seed as they end."""
+    """Print a row per seed as they end."""
     print("| seed | status | updates | episodes | frames | training s | whole program s | score |")
     print("|---|---|---|---|---|---|---|---|")
     for seed in SEEDS:

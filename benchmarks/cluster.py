@@ -37,7 +37,7 @@ RUN = (
 
 
 def overhead(rounds: int) -> None:
-    """Prints the ratio of the pools' times over alternating rounds."""
+    """Print the ratio of the pools' times over alternating rounds."""
     from es.algorithm.strategy import Strategy
     from es.config import Config
     from es.policy import describe
@@ -84,7 +84,7 @@ def overhead(rounds: int) -> None:
 
 
 def nodes() -> None:
-    """Prints what a run loses when one of its two nodes is killed, and gains by another."""
+    """Print what a run loses when one of its two nodes is killed, and gains by another."""
     from tests.conftest import read, same_run
 
     os.environ |= {
@@ -126,13 +126,13 @@ def nodes() -> None:
 
 
 def train(*arguments: str) -> subprocess.Popen[str]:
-    """Starts the trainer."""
+    """Start the trainer."""
     command = [sys.executable, str(MAIN), *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def listen(process: subprocess.Popen[str], said: list[tuple[float, str]]) -> None:
-    """Notes what is said about nodes, and when."""
+    """Note what is said about nodes, and when."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("Node "):
@@ -147,7 +147,7 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None
 
 
 def table(run: Path) -> Sequence[dict[str, str]]:
-    """The run's figures."""
+    """Return the run's figures."""
     try:
         with (run / "progress.csv").open(newline="") as file:
             return list(csv.DictReader(file))
@@ -156,12 +156,12 @@ def table(run: Path) -> Sequence[dict[str, str]]:
 
 
 def rows(run: Path) -> int:
-    """The number of its updates."""
+    """Return the number of its updates."""
     return len(table(run))
 
 
 def main() -> None:
-    """Runs one of the three."""
+    """Run one of the three."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["overhead", "nodes", "model"])
     parser.add_argument("--rounds", type=int, default=9, help="of overhead")

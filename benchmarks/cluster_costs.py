@@ -54,7 +54,7 @@ class Costs(NamedTuple):
 
 
 def median_seconds(function: Callable[[], Any], rounds: int = 7) -> float:
-    """What a call takes."""
+    """Return the seconds that a call takes."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -64,7 +64,7 @@ def median_seconds(function: Callable[[], Any], rounds: int = 7) -> float:
 
 
 def measure(arguments: list[str], episodes: int) -> Costs:
-    """The costs of a run with these flags, which may restore a checkpoint."""
+    """Return the costs of a run with these flags, which may restore a checkpoint."""
     config = sources.parse(arguments)
     restored = load(config.restore) if config.restore else None
     if isinstance(restored, Checkpoint):
@@ -118,7 +118,7 @@ def measure(arguments: list[str], episodes: int) -> Costs:
 
 
 def strategy_of(config: Config, theta: Any) -> Strategy:
-    """A strategy of the full population, whose noise sums cost nothing."""
+    """Return a strategy of the full population, whose noise sums cost nothing."""
     return Strategy(
         theta.copy(),
         n=POPULATION,
@@ -134,14 +134,14 @@ class Echo:
     """An agent that plays nothing."""
 
     def play(self, tasks: Integers, inputs: int) -> Report:
-        """A report of tasks as if they were played, with sums of observations of this size."""
+        """Return a report of tasks as if they were played, with sums of so many observations."""
         sums = np.ones((2, inputs)) if inputs else None
         played = [Result(task.index, 1.0, 1, sums) for task in unpack_tasks(tasks)]
         return Report(pack_results(played), 1, [])
 
 
 def message_costs(inputs: int) -> tuple[float, float]:
-    """What a message and a task in it cost the master, of its processor's time."""
+    """Return the processor time that a message and a task in it cost the master."""
     folder = tempfile.mkdtemp(prefix="ray-")
     try:
         connect(LOCAL, folder, cpus=1, variables={})

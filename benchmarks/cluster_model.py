@@ -24,7 +24,7 @@ BANDWIDTH = 1.25e9  # bytes per second of a node's network: 10 Gbit/s
 
 
 class Parts(NamedTuple):
-    """Seconds of an update with so many workers, and the messages that rollouts take."""
+    """Return the seconds of an update with so many workers, and the messages that rollouts take."""
 
     ask: float
     rollouts: float
@@ -40,7 +40,7 @@ class Parts(NamedTuple):
 def rollouts(
     costs: Costs, nodes: int, cores: int, chance: np.random.Generator
 ) -> tuple[float, int]:
-    """Seconds until all episodes are reported, and the number of messages."""
+    """Return the seconds until all episodes are reported, and the number of messages."""
     waiting, messages, free, end = POPULATION + 1, 0, 0.0, 0.0
     queued, playing, finished = [0] * nodes, [0] * nodes, [0] * nodes
     limits: list[int | None] = [None] * nodes  # None: it has reported, and waits for an answer
@@ -83,7 +83,7 @@ def rollouts(
 
 
 def one_queue(costs: Costs, workers: int) -> float:
-    """Seconds of the rollouts if each worker took its next task in no time."""
+    """Return the seconds of the rollouts if each worker took its next task in no time."""
     chance, free = np.random.default_rng(1), [0.0] * workers
     for seconds in chance.choice(costs.episodes, POPULATION + 1).tolist():
         heapq.heapreplace(free, free[0] + seconds)
@@ -91,7 +91,7 @@ def one_queue(costs: Costs, workers: int) -> float:
 
 
 def update(costs: Costs, workers: int, *, nodes_sum: bool = True) -> Parts:
-    """An update's parts. nodes_sum: whether the nodes rebuild and sum the noise, or the master."""
+    """Return an update's parts. nodes_sum: whether the nodes sum the noise, or the master."""
     cores, nodes = min(workers, CORES), max(1, workers // CORES)
     seconds, messages = rollouts(costs, nodes, cores, np.random.default_rng(1))
     vector = 4 * costs.parameters / BANDWIDTH
@@ -122,18 +122,18 @@ def update(costs: Costs, workers: int, *, nodes_sum: bool = True) -> Parts:
 
 
 def rebuilding(costs: Costs, threads: int) -> float:
-    """Seconds to draw a noise vector by so many threads, multiply it by its weight and add it."""
+    """Return the seconds in which so many threads draw, weight and add a noise vector."""
     threads = threads if costs.parameters >= WORTH_THREADS else 1
     return (costs.draw + costs.add) / threads + costs.add
 
 
 def seconds_of(parts: Parts) -> float:
-    """Of the whole update."""
+    """Return the seconds of the whole update."""
     return sum(parts) - parts.messages - parts.busy
 
 
 def report(arguments: list[str], episodes: int, stretch: float = 1.0) -> None:
-    """Prints what was measured, efficiency by the number of workers, and the parts of an update.
+    """Print what was measured, efficiency by the number of workers, and the parts of an update.
 
     stretch: makes the episodes so many times as long as measured.
     """

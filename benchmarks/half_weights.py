@@ -28,7 +28,7 @@ _LOW, _HIGH = np.uint32(16), np.uint32(0xFFFF0000)
 
 
 def make_gates(mask: np.uint32) -> Callable[..., None]:
-    """As `layers.dense`, for weights of 16 bits. mask: of the even inputs' weights."""
+    """Do what `layers.dense` does, for weights of 16 bits. mask: of the even inputs' weights."""
 
     @numba.njit(inline="always")
     def even(pair: Any) -> Any:
@@ -65,7 +65,7 @@ def make_gates(mask: np.uint32) -> Callable[..., None]:
 
 
 def main() -> None:
-    """Prints microseconds of each, and the median of its ratios to today's."""
+    """Print microseconds of each, and the median of its ratios to today's."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=400)
     arguments = parser.parse_args()

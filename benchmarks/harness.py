@@ -16,7 +16,7 @@ FIGURES = ("level", "type", "size")  # of a cache, by Linux's names
 
 
 def processor() -> str:
-    """The CPU's name and the sizes of its caches, as far as the system (Linux) tells them."""
+    """Return the CPU's name and the sizes of its caches, as far as Linux tells them."""
     info, caches = Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu/cpu0/cache")
     name = re.search(r"model name\s*: (.+)", info.read_text() if info.exists() else "")
     parts = [name[1] if name else platform.processor()]
@@ -40,7 +40,7 @@ class Times(NamedTuple):
 
 
 def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
-    """The function, adding the seconds of each call to `spent`."""
+    """Return the function, adding the seconds of each call to `spent`."""
 
     def wrapper(*arguments: Any, **keywords: Any) -> Any:
         start = time.perf_counter()
@@ -53,7 +53,7 @@ def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any
 
 
 def training(*arguments: str) -> Times:
-    """The times of a training run with these flags, in a directory that is thrown away."""
+    """Return the times of a training run with these flags; its directory is thrown away."""
     from es import train
     from es.main import main
     from es.rollouts.pool import WorkerPool

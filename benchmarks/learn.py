@@ -1,4 +1,4 @@
-"""Trains with the settings of configs/ and writes what came of it into benchmarks/RESULTS.md.
+"""Train with the settings of configs/ and write what came of it into benchmarks/RESULTS.md.
 
 `python -m benchmarks.learn configs/CartPole-v1.toml --seeds 0 1 2`: each file's own --target-return
 and --max-frames hold. One program at a time writes the table.
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
 
 
 def main() -> None:
-    """Runs every file with every seed; its row is in RESULTS.md as soon as it is done."""
+    """Run every file with every seed; its row is in RESULTS.md as soon as it is done."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("configs", nargs="+", type=Path, metavar="CONFIG")
     parser.add_argument("--seeds", nargs="+", type=int, default=[*range(12)])
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def learn(config: Path, seed: int, run: Path, further: Sequence[str]) -> Outcome:
-    """The outcome of a run, which is carried on if it is there already."""
+    """Return the outcome of a run, which is carried on if it is there already."""
     latest = run / "latest.safetensors"
     again = ("--restore", latest) if latest.exists() else ("--run-dir", run)
     ended = "Solved:|Target not reached:|Finished"
@@ -94,7 +94,7 @@ def learn(config: Path, seed: int, run: Path, further: Sequence[str]) -> Outcome
 
 
 def program(last_line: str, *arguments: object) -> re.Match[str]:
-    """What the trainer's last line, a regular expression, matches; RuntimeError where it fails."""
+    """Return the match of the trainer's last line; raise RuntimeError if there is none."""
     command = [sys.executable, str(ROOT / "main.py"), *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.match(last_line, (result.stdout.splitlines() or [""])[-1])
@@ -104,7 +104,7 @@ def program(last_line: str, *arguments: object) -> re.Match[str]:
 
 
 def row_of(name: str, settings: dict[str, Any], outcomes: list[Outcome]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     target, frames = settings.get("target-return"), settings.get("max-frames")
     if frames:
         within = f"{frames:.2g}".replace("e+0", "e")
@@ -123,12 +123,12 @@ def row_of(name: str, settings: dict[str, Any], outcomes: list[Outcome]) -> str:
 
 
 def cells(*texts: str) -> str:
-    """A table's row."""
+    """Return a table's row."""
     return f"| {' | '.join(texts)} |"
 
 
 def with_row(text: str, table: str, row: str) -> str:
-    """The text with the row in its table, in place of an earlier one of that name."""
+    """Return the text with the row in its table, in place of an earlier one of that name."""
     begin, end = f"<!-- {table} -->\n", f"<!-- end of {table} -->"
     before, found, rest = text.partition(begin)
     inside, found_end, after = rest.partition(end)

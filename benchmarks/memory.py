@@ -20,7 +20,7 @@ SAMPLES = 20
 
 
 def measure(master: psutil.Process) -> dict[str, float]:
-    """Megabytes now, by role, and what else could grow."""
+    """Return the megabytes now, by role, and what else could grow."""
     children = master.children(recursive=True)
     painters = [child for child in children if "es.reports.learning_curve" in child.cmdline()]
     others = [child for child in children if child not in painters]
@@ -37,12 +37,12 @@ def measure(master: psutil.Process) -> dict[str, float]:
 
 
 def updates(progress: Path) -> int:
-    """How many updates a run has reported."""
+    """Return the number of updates that a run has reported."""
     return max(0, progress.read_bytes().count(b"\n") - 1) if progress.exists() else 0
 
 
 def sample(master: psutil.Process, progress: Path, after: int) -> dict[str, float]:
-    """The medians of some samples from an update on."""
+    """Return the medians of some samples from an update on."""
     while updates(progress) < after:
         if not master.is_running() or master.status() == psutil.STATUS_ZOMBIE:
             sys.exit("the run has ended early")
@@ -55,7 +55,7 @@ def sample(master: psutil.Process, progress: Path, after: int) -> dict[str, floa
 
 
 def main() -> None:
-    """Prints a row per role."""
+    """Print a row per role."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", default="auto")
     workers = parser.parse_args().workers

@@ -24,7 +24,7 @@ ARGUMENTS = (
 
 
 def loop(seed: int, *, report: bool) -> tuple[float, float]:
-    """Seconds of a run's loop, and those of them spent on reporting and saving."""
+    """Return the seconds of a run's loop, and those of them spent on reporting and saving."""
     from es import train
     from es.main import main
     from es.reports.reporter import Reporter
@@ -50,7 +50,7 @@ def loop(seed: int, *, report: bool) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Prints both measures."""
+    """Print both measures."""
     limit_threads()
     start_forkserver(FOR_WORKERS)
     loop(0, report=True)  # imports

@@ -96,7 +96,7 @@ def ars(case: Case, processes: int, seconds: float) -> tuple[int, float, int]:
 
 
 def evotorch(case: Case, processes: int, seconds: float) -> tuple[int, float, int]:
-    """EvoTorch's PGPE with as many actors."""
+    """Train by EvoTorch's PGPE with as many actors."""
     from evotorch.algorithms import PGPE
     from evotorch.neuroevolution import GymNE
 
@@ -128,7 +128,7 @@ LIBRARIES: dict[str, Callable[[Case, int, float], tuple[int, float, int]]] = {
 
 
 def apart(library: str, case: Case, processes: int, seconds: float) -> dict[str, float]:
-    """A library's figures, from a program of its own."""
+    """Return a library's figures, from a program of its own."""
     output = subprocess.run(
         [
             sys.executable, "-m", "benchmarks.peers", "--env", case.env, "--library", library,
@@ -140,7 +140,7 @@ def apart(library: str, case: Case, processes: int, seconds: float) -> dict[str,
 
 
 def main() -> None:
-    """Prints a row per environment and library, with our speed as a multiple of the other's."""
+    """Print a row per environment and library, with our speed as a multiple of the other's."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--env", choices=[case.env for case in CASES], help="only this one")
     parser.add_argument("--library", choices=LIBRARIES, help="one run, as JSON")

@@ -23,7 +23,7 @@ class Case(NamedTuple):
     flags: tuple[str, ...] = ()
 
     def run(self, workers: int) -> Times:
-        """Its times with so many workers."""
+        """Return its times with so many workers."""
         return training(
             "--env-name", self.env, "--n", str(self.n), "--max-gradient-updates",
             str(self.updates), "--seed", "1", "--workers", str(workers), *self.flags,
@@ -45,7 +45,7 @@ HEADER = """\
 
 
 def main() -> None:
-    """Prints both tables."""
+    """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--env", choices=[case.env for case in BY_WORKERS], help="only this one")
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def report(case: Case, workers: list[int], rounds: int) -> None:
-    """Prints a row for each number of workers."""
+    """Print a row for each number of workers."""
     runs: dict[int, list[Times]] = {count: [] for count in workers}
     for _ in range(rounds):
         for count, times in runs.items():

@@ -1,4 +1,4 @@
-"""Learns a task with another library, as its users would; benchmarks.solve starts it.
+"""Learn a task with another library, as its users would; benchmarks.solve starts it.
 
 The last line is the outcome as JSON: whether the target was reached, and the seconds that went
 into evaluations. Settings come from solvers.toml.
@@ -60,7 +60,7 @@ class Over(Exception):  # noqa: N818 - it ends a run as planned
 
 
 class Judge:
-    """Evaluates a policy after an update, if training took PATIENCE times as long as before.
+    """Evaluate a policy after an update, if training took PATIENCE times as long as before.
 
     target: of the mean of EPISODES fresh episodes. limit: seconds of training.
     """

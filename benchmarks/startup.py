@@ -56,7 +56,7 @@ COMMANDS = {
 
 
 def timed(project: Path, arguments: tuple[str, ...]) -> tuple[float, float]:
-    """The seconds until the first line of a command, and until it has ended."""
+    """Return the seconds until the first line of a command, and until it has ended."""
     with tempfile.TemporaryDirectory() as elsewhere:
         start = time.perf_counter()
         process = subprocess.Popen(
@@ -72,7 +72,7 @@ def timed(project: Path, arguments: tuple[str, ...]) -> tuple[float, float]:
 
 
 def commands(projects: list[Path]) -> None:
-    """Prints a row per command: medians, and the worst in brackets."""
+    """Print a row per command: medians, and the worst in brackets."""
     print("| command | checkout | first line, s | end, s |\n|---|---|---|---|")
     for name, arguments in COMMANDS.items():
         found: dict[Path, list[tuple[float, float]]] = {project: [] for project in projects}
@@ -88,7 +88,7 @@ def commands(projects: list[Path]) -> None:
 
 
 def main() -> None:
-    """Prints both tables: medians, and the worst in brackets."""
+    """Print both tables: medians, and the worst in brackets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--project", type=Path, action="append", default=[ROOT])
     commands(parser.parse_args().project)

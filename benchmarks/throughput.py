@@ -78,7 +78,7 @@ class Episode(NamedTuple):
 
 
 def population(case: Case) -> tuple[Setup, Snapshot, list[Task]]:
-    """The setup, the parameters and the tasks that come after a case's updates (seed 1)."""
+    """Return setup, parameters and tasks as they are after a case's updates (seed 1)."""
     setup, theta = describe(Config(env_name=case.name, seed=1, **case.settings), None)
     inputs = setup.normalized_inputs
     statistics = Normalizer(inputs).statistics() if inputs else None
@@ -95,7 +95,7 @@ def population(case: Case) -> tuple[Setup, Snapshot, list[Task]]:
 
 
 def record(player: Player, snapshot: Snapshot, task: Task) -> Episode:
-    """Plays a task as ever, writing down what its policy saw and did."""
+    """Play a task as ever, writing down what its policy saw and did."""
     actor, episode = player.actor, Episode(task.episode_seed, [], [])
     act = actor.act
 
@@ -111,7 +111,7 @@ def record(player: Player, snapshot: Snapshot, task: Task) -> Episode:
 
 
 def replay_bare(env: Any, episodes: Sequence[Episode]) -> None:
-    """The environment itself: what no rollout can do without."""
+    """Play recorded actions on the environment itself: what no rollout can do without."""
     if isinstance(env, ale_py.AtariEnv):
         ale, skip, codes = env.ale, range(env._frameskip), env._action_set
         for episode in episodes:
@@ -125,7 +125,7 @@ def replay_bare(env: Any, episodes: Sequence[Episode]) -> None:
 
 
 def replay(env: Any, episodes: Sequence[Episode]) -> None:
-    """Plays recorded actions."""
+    """Play recorded actions."""
     step = env.step
     for episode in episodes:
         env.reset(seed=episode.seed)
@@ -134,7 +134,7 @@ def replay(env: Any, episodes: Sequence[Episode]) -> None:
 
 
 def think(actor: Any, episodes: Sequence[Episode]) -> None:
-    """Chooses actions for recorded observations."""
+    """Choose actions for recorded observations."""
     act = actor.act
     for episode in episodes:
         actor.reset()
@@ -143,7 +143,7 @@ def think(actor: Any, episodes: Sequence[Episode]) -> None:
 
 
 def think_in_torch(module: torch.nn.Module, episodes: Sequence[Episode]) -> None:
-    """The same with the torch module."""
+    """Choose actions for them with the torch module."""
     for episode in episodes:
         state = None
         for observation in episode.observations:
@@ -152,14 +152,14 @@ def think_in_torch(module: torch.nn.Module, episodes: Sequence[Episode]) -> None
 
 
 def seconds(function: Callable[..., None], *arguments: Any) -> float:
-    """What a call takes."""
+    """Return the seconds that a call takes."""
     start = time.perf_counter()
     function(*arguments)
     return time.perf_counter() - start
 
 
 def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) -> None:
-    """One process's rounds: seconds per step of each kind, sent as a list of dicts."""
+    """Time one process's rounds; send the seconds per step of each kind, a list of dicts."""
     setup, snapshot, tasks = population(case)
     chosen = [tasks[(case.episodes * number + i) % len(tasks)] for i in range(case.episodes)]
     player, bare = Player(setup.recipe), make_env(setup.environment).unwrapped
@@ -189,7 +189,7 @@ def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) ->
 
 
 def run(case: Case, processes: int, rounds: int) -> dict[str, Any]:
-    """The figures of a case: steps per second of all processes, and microseconds of one step."""
+    """Return a case's steps per second of all processes, and the microseconds of one step."""
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(processes), context.Queue()
     started = [
@@ -231,7 +231,7 @@ def run(case: Case, processes: int, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Prints a row per environment and number of processes."""
+    """Print a row per environment and number of processes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument("--rounds", type=int, default=15)

@@ -46,17 +46,17 @@ MEMORY = 16 * 2**30  # bytes of address space, of which torch and numba take the
 
 
 def command(*arguments: object) -> list[str]:
-    """A command line of the program."""
+    """Return a command line of the program."""
     return [sys.executable, str(ROOT / "main.py"), *map(str, arguments)]
 
 
 def finish(*arguments: object) -> None:
-    """Runs the program to its end, which must be a good one."""
+    """Run the program to its end, which must be a good one."""
     subprocess.run(command(*arguments), check=True, stdout=subprocess.DEVNULL)
 
 
 def helpers(master: int) -> list[tuple[psutil.Process, str]]:
-    """The processes of a run but its master, and what they are there for.
+    """Return the processes of a run but its master, and what they are there for.
 
     Workers outlive the fork server that they come from, and are nobody's children then.
     """
@@ -77,7 +77,7 @@ def helpers(master: int) -> list[tuple[psutil.Process, str]]:
 
 
 def torture_processes(folder: Path, kills: int, rng: random.Random) -> bool:
-    """Kills any process but the master every now and then."""
+    """Kill any process but the master every now and then."""
     updates = 40 * kills
     disturbed, quiet = folder / "disturbed", folder / "quiet"
     counts: collections.Counter[str] = collections.Counter()
@@ -105,7 +105,7 @@ def torture_processes(folder: Path, kills: int, rng: random.Random) -> bool:
 
 
 def torture_master(folder: Path, kills: int, rng: random.Random) -> bool:
-    """Kills the run itself at random instants, from its first imports on, and carries it on."""
+    """Kill the run itself at random instants, from its first imports on, and carry it on."""
     updates = 1000 * kills
     killed, quiet = folder / "killed", folder / "quiet"
     fresh = early = 0
@@ -150,7 +150,7 @@ def torture_master(folder: Path, kills: int, rng: random.Random) -> bool:
 
 
 def readable(run: Path, update: int) -> None:
-    """Raises what is wrong with the files of a run that was just killed."""
+    """Raise an error for what is wrong with the files of a run that was just killed."""
     with (run / "progress.csv").open(newline="") as file:
         updates = [int(row["update"]) for row in csv.DictReader(file) if row["steps_per_second"]]
     assert updates[:update] == list(range(1, update + 1))
@@ -159,7 +159,7 @@ def readable(run: Path, update: int) -> None:
 
 
 def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
-    """What TensorBoard shows, without what depends on the clock."""
+    """Return what TensorBoard shows, without what depends on the clock."""
     events = EventAccumulator(str(run), size_guidance={"scalars": 0})
     events.Reload()
     return {
@@ -170,7 +170,7 @@ def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def torture_damage(folder: Path, files: int, rng: random.Random) -> bool:
-    """Opens damaged checkpoints with the program, which has limited memory and time."""
+    """Open damaged checkpoints with the program, which has limited memory and time."""
     finish(*WRITING_OFTEN, 10, "--run-dir", folder / "good")
     good = (folder / "good" / "latest.safetensors").read_bytes()
     outcomes: collections.Counter[str] = collections.Counter()
@@ -227,7 +227,7 @@ TORTURES: dict[str, tuple[Callable[[Path, int, random.Random], bool], int]] = {
 
 
 def main() -> None:
-    """Prints a line for each."""
+    """Print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("which", nargs="*", default=list(TORTURES), help="; ".join(TORTURES))
     parser.add_argument("--seed", type=int, default=0)
