@@ -107,6 +107,19 @@ def test_real_runs_are_compared(compare, program):
     assert (row["label"], row["seeds"], row["updates"]) == ("CartPole-v1", "2", "3.0")
 
 
+def test_a_run_whose_settings_changed_is_told_of(compare, program):
+    for seed in (1, 2):
+        run = ("--seed", seed, "--max-gradient-updates", 2, "--run-dir", f"runs/{seed}")
+        program.train(*run)
+    changed = ("--restore", "runs/2/latest.safetensors", "--override", "--lr", 0.03)
+    program.train(*changed, "--max-gradient-updates", 4)
+    status, _, err = compare("runs")
+    assert status == 0
+    assert err == (
+        "warning: runs/2: counts as a run by its last settings; config.toml has those before\n"
+    )
+
+
 def test_a_run_in_a_folder_that_cannot_be_compared_is_left_out(compare, monkeypatch):
     a_run("runs/1")
     a_run("runs/2", [])

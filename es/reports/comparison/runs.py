@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from es.config import Config
-from es.config.sources import read_toml
+from es.config.sources import CHANGED, read_toml
 from es.errors import UsageError, in_one_line
 from es.noise import DoubleArray
 from es.reports.comparison.labels import identity, label_groups
@@ -26,12 +26,16 @@ WITHOUT_SETTINGS = "runs without settings"
 
 
 class LoadedRun(NamedTuple):
-    """A run's directory, its updates and evaluations, and its settings if it has any."""
+    """A run's directory, its updates and evaluations, and its settings if it has any.
+
+    changed: whether other settings held before these.
+    """
 
     directory: Path
     progress: Table
     evaluations: Table
     config: Config | None
+    changed: bool = False
 
     @property
     def task(self) -> str:
@@ -78,11 +82,15 @@ def load_runs(names: Sequence[str], warn: Callable[[str], None]) -> list[LoadedR
         directory = Path(name)
         for each in _find_runs(directory, warn):
             try:
-                runs[each.resolve()] = _load(each)
+                run = runs[each.resolve()] = _load(each)
             except UsageError as error:
                 if each == directory:
                     raise UsageError(f"RUN_DIR {error}; leave it out") from error
                 warn(in_one_line(f"{error}, and is left out"))
+                continue
+            if run.changed:
+                counts = f"counts as a run by its last settings; {SETTINGS} has those before"
+                warn(in_one_line(f"{each}: {counts}"))
     if not runs:
         raise UsageError(f"RUN_DIR {' '.join(names)}: holds no run that can be compared; {EXAMPLE}")
     return list(runs.values())
@@ -149,8 +157,11 @@ def _load(directory: Path) -> LoadedRun:
         raise UsageError(f"{directory}: has not finished an update yet")
     evaluations = _table(read_evaluations, directory / EVALUATIONS)
     settings = directory / SETTINGS
-    config = Config(**read_toml(str(settings), "")) if settings.exists() else None
-    return LoadedRun(directory, progress, evaluations, config)
+    if not settings.exists():
+        return LoadedRun(directory, progress, evaluations, None)
+    config = Config(**read_toml(str(settings), ""))
+    changed = settings.read_text("utf-8").startswith(CHANGED)
+    return LoadedRun(directory, progress, evaluations, config, changed)
 
 
 def _table(read: Callable[[Path], Table], path: Path) -> Table:
