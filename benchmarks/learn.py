@@ -25,6 +25,7 @@ EPISODES, SEED = 100, 1000  # of the score, which decides nothing
 PUBLISHED = {
     "Acrobot-v1": "ARS -82.9 @ 5e5",
     "Ant-v5": "ARS 2334 @ 7.5e7",
+    "BreakoutDeterministic-v4": "ES 9.5 @ 2.5e8",
     "CartPole-v1": "ARS 500 @ 5e4",
     "HalfCheetah-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7; es-torch 3000 to 4000",
     "Hopper-v5": "ES 3403 @ 3.2e7; ARS 3344 @ 7e6",

@@ -54,7 +54,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if wrong := sorted({*arguments.tasks} - {*names}):
         parser.error(f"{wrong[0]}: use {', '.join(names)}")
-    tasks = arguments.tasks or [name for name in names if not name.startswith("Pong")]
+    tasks = arguments.tasks or [name for name in names if "Deterministic" not in name]
     for task in tasks:
         for tool in arguments.tools:
             if tool != "ours" and settings_of(tool, task) is None:

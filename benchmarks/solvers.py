@@ -224,7 +224,10 @@ LEARNERS: dict[str, Callable[[Job, Judge], None]] = {
 
 
 def settings_of(library: str, task: str) -> dict[str, Any] | None:
-    """Return a library's settings for a task, or None if it has none."""
+    """Return a library's settings for a task, or None if it has none or not the task."""
+    spec = gymnasium.registry.get(task)
+    if not spec or not str(spec.entry_point).startswith("gymnasium.envs."):
+        return None  # the others would have to be told where it comes from
     with (Path(__file__).parent / "solvers.toml").open("rb") as file:
         tasks = tomllib.load(file)[library]
     return tasks.get(task, tasks.get("any"))

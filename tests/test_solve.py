@@ -67,3 +67,5 @@ def test_the_settings_are_of_our_tasks():
     for library in solvers.LEARNERS:
         assert solvers.settings_of(library, "CartPole-v1")
     assert solvers.settings_of("ppo", "Pusher-v5") is None
+    assert solvers.settings_of("evotorch", "Pusher-v5")
+    assert solvers.settings_of("evotorch", "CyclicMDP-v0") is None  # not Gymnasium's

@@ -11,11 +11,12 @@ from tests.conftest import ROOT, read, rows
 PLAIN = "tests.nets:Plain"
 CONFIGS = sorted({*(ROOT / "configs").glob("*.toml")} - {ROOT / "configs" / "unknown.toml"})
 NAMES = {
-    "Acrobot-v1", "Ant-v5", "BipedalWalker-v3", "CartPole-v1", "CyclicMDP-v0", "HalfCheetah-v5",
-    "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5", "InvertedDoublePendulum-v5",
-    "InvertedPendulum-v5", "LunarLander-v3", "LunarLanderContinuous-v3", "MountainCar-v0",
-    "MountainCarContinuous-v0", "Pendulum-v1", "PointMaze_UMazeDense-v3", "PongDeterministic-v4",
-    "Pusher-v5", "Reacher-v5", "Swimmer-v5", "Walker2d-v5",
+    "Acrobot-v1", "Ant-v5", "BipedalWalker-v3", "BreakoutDeterministic-v4", "CartPole-v1",
+    "CyclicMDP-v0", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5",
+    "InvertedDoublePendulum-v5", "InvertedPendulum-v5", "LunarLander-v3",
+    "LunarLanderContinuous-v3", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1",
+    "PointMaze_UMazeDense-v3", "PongDeterministic-v4", "Pusher-v5", "Reacher-v5", "Swimmer-v5",
+    "Walker2d-v5",
 }  # fmt: skip
 MAZE = "gymnasium_robotics:PointMaze_UMazeDense-v3"
 ENV_NAMES = {"LunarLanderContinuous-v3": "LunarLander-v3", MAZE.partition(":")[2]: MAZE}
@@ -23,7 +24,7 @@ ENV_NAMES = {"LunarLanderContinuous-v3": "LunarLander-v3", MAZE.partition(":")[2
 
 def test_the_readme_tells_all_of_them_with_their_targets():
     readme = (ROOT / "README.md").read_text()
-    _, _, section = readme.partition("### Settings for 22 tasks")
+    _, _, section = readme.partition("### Tuned settings")
     table = section.partition("### ")[0]
     told = dict(re.findall(r"^\| `(\S+)` \| (\S+) \|", table, re.MULTILINE))
     settings = {path.stem: tomllib.loads(path.read_text()) for path in CONFIGS}
