@@ -85,7 +85,7 @@ def overhead(rounds: int) -> None:
 
 def nodes() -> None:
     """Print what a run loses when one of its two nodes is killed, and gains by another."""
-    from tests.conftest import read, same_run
+    from tests.checkpoints import read, same_run
 
     os.environ |= {
         "RAY_USAGE_STATS_ENABLED": "0",

@@ -27,7 +27,7 @@ from pathlib import Path
 import psutil
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.conftest import read, same, same_run, timeless
+from tests.checkpoints import read, same, same_run, timeless
 from tests.runs.damage import OWNED, damaged
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -5,8 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,9 @@ from es.rollouts.processes import cores, limit_threads
 limit_threads()  # before torch is imported, as in the program
 
 import contextlib
-import csv
 import importlib.util
 
-import psutil
 import pytest
-import torch
 
 # The kernels are compiled here if they are not yet, so that no test's program has to say so.
 import es.kernels.convolutions
@@ -31,11 +27,9 @@ from es.main import main
 from es.reports import NO_CURVE
 from es.rollouts.pool import WorkerPool
 from es.rollouts.rollout import Recipe
-from es.runs.checkpoint import Checkpoint, load
 from tests.fakes import recipe
+from tests.processes import ROOT, descendants
 
-ROOT = Path(__file__).resolve().parent.parent
-RUN = Path("checkpoints/CartPole-v1")
 ENDLESS = ("--small-net", "--env-name", "CartPole-v1", "--seed", 1, "--target-return", 501)
 NEEDS_RAY = [
     pytest.mark.skipif(
@@ -127,104 +121,6 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.communicate()
-
-
-def run_python(
-    program: str, cwd: Path = ROOT, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """What a program does in an interpreter of its own, with the project in `cwd` at hand."""
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=cwd,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def descendants(pid: int) -> list[int]:
-    """The living processes that a process started, directly or not."""
-    try:
-        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
-
-
-def wait_until(condition: Callable[[], Any], seconds: float = 240) -> None:
-    """Fails when the condition does not come true in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
-def has_rows(directory: Path, count: int) -> bool:
-    """Whether a run has reported more updates than so many."""
-    path = directory / "progress.csv"
-    return path.exists() and len(path.read_text().splitlines()) > count
-
-
-def all_gone(pids: Sequence[int]) -> bool:
-    """Whether none of the processes runs any more (a zombie does not run)."""
-    for pid in pids:
-        try:
-            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                return False
-        except psutil.NoSuchProcess:
-            pass
-    return True
-
-
-def read(path: str | Path) -> Checkpoint:
-    """A checkpoint of ours."""
-    checkpoint = load(str(path))
-    assert isinstance(checkpoint, Checkpoint)
-    return checkpoint
-
-
-def same(left: Any, right: Any) -> bool:
-    """Whether two values are equal, to the bit where they hold tensors."""
-    if isinstance(left, torch.Tensor):
-        return torch.equal(left, right)
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
-    if isinstance(left, list | tuple):
-        return len(left) == len(right) and all(map(same, left, right))
-    return bool(left == right)
-
-
-def same_run(left: Checkpoint, right: Checkpoint) -> bool:
-    """Whether two runs are in the same state, to the bit; only their clocks may differ."""
-    states = [
-        (
-            checkpoint.parameters,
-            checkpoint.optimizer,
-            checkpoint.counters._replace(wall_seconds=0),
-            checkpoint.environment,
-            checkpoint.network,
-            checkpoint.normalizer,
-            checkpoint.vbn_batch,
-            checkpoint.spread,
-            checkpoint.solved,
-        )
-        for checkpoint in (left, right)
-    ]
-    return same(*states)
-
-
-def rows(directory: Path = RUN, table: str = "progress.csv") -> list[dict[str, str]]:
-    """What a table of a run holds."""
-    with (directory / table).open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def timeless(directory: Path, table: str = "progress.csv") -> list[dict[str, str]]:
-    """The same without what depends on the clock."""
-    return [
-        {key: row[key] for key in row if key not in ("wall_seconds", "steps_per_second")}
-        for row in rows(directory, table)
-    ]
 
 
 @pytest.fixture

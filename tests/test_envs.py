@@ -9,7 +9,7 @@ from es.environments.images import ImageNormalizer, PreprocessImage, preprocess
 from es.environments.wrappers import FreshWorld
 from es.envs import describe_env, make_env, max_steps
 from es.errors import UsageError
-from tests.conftest import run_python
+from tests.processes import run_python
 
 
 def play(env: gymnasium.Env, seed: int, steps: int = 60) -> list[float]:

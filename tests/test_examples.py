@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import ROOT, read
+from tests.checkpoints import read
+from tests.processes import ROOT
 
 EXAMPLES = ROOT / "examples"
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from es.loading import load_policy
-from tests.conftest import ROOT
+from tests.processes import ROOT
 
 NEEDS_ONNX = pytest.mark.skipif(
     not (importlib.util.find_spec("onnxscript") and importlib.util.find_spec("onnxruntime")),

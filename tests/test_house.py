@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.processes import ROOT
 
 DOORS = ("main", "train", "test", "model", "envs", "compare", "sweep")
 STORY = (*DOORS, "policy", "own", "loading", "learning", "host", "export")

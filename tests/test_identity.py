@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import read, same_run, timeless
+from tests.checkpoints import read, same_run, timeless
 
 RUNS = {
     "classic": "CartPole-v1 --variable-ep-len --max-episode-length 60",

@@ -22,17 +22,8 @@ from es.errors import RunError, UsageError
 from es.reports import one_shot
 from es.reports.record import COLUMNS
 from tests.awful import Awful
-from tests.conftest import (
-    ROOT,
-    RUN,
-    all_gone,
-    read,
-    rows,
-    same,
-    same_run,
-    timeless,
-    wait_until,
-)
+from tests.checkpoints import RUN, read, rows, same, same_run, timeless
+from tests.processes import ROOT, all_gone, wait_until
 
 QUICK: dict[str, Any] = {
     "env_name": "CartPole-v1",

@@ -15,7 +15,9 @@ from es.envs import describe_env, make_bare_env, make_env
 from es.errors import UsageError
 from es.loading import load_policy
 from es.noise import seed_shared_generators
-from tests.conftest import CARTPOLE, ROOT, read
+from tests.checkpoints import read
+from tests.conftest import CARTPOLE
+from tests.processes import ROOT
 
 MLP = ("--small-net", "--hidden-sizes", 16)
 SCREEN = ("gymnasium.wrappers:FilterObservation", "filter_keys=['screen']")

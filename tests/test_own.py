@@ -20,7 +20,7 @@ from es.policy import describe, policy_module
 from es.rollouts.player import Player
 from es.rollouts.rollout import Snapshot, Task, evaluation_seed
 from es.runs.restored import scored_alike
-from tests.conftest import read, same_run
+from tests.checkpoints import read, same_run
 from tests.nets import Rich
 from tests.networks.descriptions import mlp
 from tests.strange import BOX, SPACES, Strange

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import solve, solvers
 from benchmarks.solve import EVALUATION, Outcome
 from benchmarks.solvers import Job, Judge, Over
-from tests.conftest import ROOT
+from tests.processes import ROOT
 
 
 def test_a_judge_ends_the_race_when_a_hundred_episodes_are_at_the_target():

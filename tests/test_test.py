@@ -11,7 +11,7 @@ from es import __version__
 from es.envs import describe_env, make_env
 from es.rendering.show_frames import frames_per_second
 from es.rollouts.rollout import evaluation_seed
-from tests.conftest import read
+from tests.checkpoints import read
 
 
 @pytest.fixture

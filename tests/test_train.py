@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from es.reports.record import COLUMNS
-from tests.conftest import CARTPOLE, ROOT, RUN, read, rows, run_python, same, same_run, timeless
+from tests.checkpoints import RUN, read, rows, same, same_run, timeless
+from tests.conftest import CARTPOLE
+from tests.processes import ROOT, run_python
 
 
 @pytest.mark.picture

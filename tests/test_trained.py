@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from benchmarks.scores import TRAINED, slim, told
-from tests.conftest import ROOT, read, same
+from tests.checkpoints import read, same
+from tests.processes import ROOT
 
 NAMES = {path.stem for path in (ROOT / "configs").glob("*.toml")} - {"unknown"}
 QUICK = ("Acrobot-v1", "CartPole-v1", "CyclicMDP-v0", "MountainCar-v0", "Pendulum-v1", "Reacher-v5")

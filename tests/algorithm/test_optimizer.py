@@ -11,7 +11,7 @@ import torch
 from es.algorithm.optimizer import Optimizer
 from es.algorithm.strategy import Strategy
 from tests.algorithm.test_strategy import SIZE, theta
-from tests.conftest import same
+from tests.checkpoints import same
 
 
 def steps(strategy: Strategy, updates: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -8,7 +8,7 @@ from es.algorithm.shaping import SHAPINGS
 from es.algorithm.strategy import Strategy
 from es.errors import RunError
 from es.noise import draw
-from tests.conftest import same
+from tests.checkpoints import same
 
 SIZE = 50
 

@@ -18,8 +18,10 @@ from es.errors import RunError, TaskError
 from es.noise import weighted_sum
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.rollout import Snapshot
-from tests.conftest import NEEDS_RAY, ROOT, has_rows, read, same_run, wait_until
+from tests.checkpoints import has_rows, read, same_run
+from tests.conftest import NEEDS_RAY
 from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Picky, Raising, recipe
+from tests.processes import ROOT, wait_until
 
 pytestmark = NEEDS_RAY
 RUN = Path("checkpoints/Acrobot-v1")

@@ -15,17 +15,10 @@ import pytest
 
 from es.cluster.pool import RayPool
 from es.errors import UsageError
-from tests.conftest import (
-    NEEDS_RAY,
-    ROOT,
-    all_gone,
-    descendants,
-    has_rows,
-    read,
-    same_run,
-    wait_until,
-)
+from tests.checkpoints import has_rows, read, same_run
+from tests.conftest import NEEDS_RAY
 from tests.fakes import recipe
+from tests.processes import ROOT, all_gone, descendants, wait_until
 
 pytestmark = NEEDS_RAY
 RUN = Path("checkpoints/Acrobot-v1")

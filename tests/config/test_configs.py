@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, read, rows
+from tests.checkpoints import read, rows
+from tests.processes import ROOT
 
 PLAIN = "tests.nets:Plain"
 CONFIGS = sorted({*(ROOT / "configs").glob("*.toml")} - {ROOT / "configs" / "unknown.toml"})

@@ -9,7 +9,7 @@ from es.config.elsewhere import NAMES, OURS
 from es.config.sources import parse
 from es.config.validation import validate
 from es.errors import UsageError
-from tests.conftest import ROOT, run_python
+from tests.processes import ROOT, run_python
 
 REFERENCE_DEFAULTS = {
     "--env-name": "PongDeterministic-v4",

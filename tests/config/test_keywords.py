@@ -15,7 +15,7 @@ from es import learn, load_policy
 from es.config import FIELDS
 from es.errors import UsageError
 from tests.awful import Awful
-from tests.conftest import read, same_run
+from tests.checkpoints import read, same_run
 
 HERE: dict[str, Any] = {
     "env_name": "CartPole-v1",

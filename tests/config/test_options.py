@@ -7,7 +7,7 @@ import pytest
 
 from es.config import FIELDS, flag
 from es.config.option import LIMIT
-from tests.conftest import read, rows, same, same_run, timeless
+from tests.checkpoints import read, rows, same, same_run, timeless
 
 PENDULUM = "--env-name Pendulum-v1 --max-episode-length 30 --hidden-sizes 8"
 BOXING = "--env-name BoxingDeterministic-v4 --max-episode-length 60 --sigma 0.3"

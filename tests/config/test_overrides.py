@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkpoints import read, rows
 from tests.config.test_options import learned
-from tests.conftest import read, rows
 
 
 def test_an_override_changes_sigma_optimiser_and_momentum(program):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, rows
+from tests.checkpoints import rows
+from tests.processes import ROOT
 
 PAGE = (ROOT / "docs" / "environments.md").read_text()
 COMMANDS = [

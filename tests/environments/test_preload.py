@@ -1,6 +1,6 @@
 import pytest
 
-from tests.conftest import run_python
+from tests.processes import run_python
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from es.envs import describe_env, make_bare_env, make_env, max_steps
 from es.errors import UsageError
-from tests.conftest import read, same_run
+from tests.checkpoints import read, same_run
 
 FILTER = "gymnasium.wrappers:FilterObservation"
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 from es.kernels import convolutions, images, layers, packing
 from es.kernels.convolutions import CHANNELS
 from es.kernels.packing import aligned, packed_size, padded, whole_panels
-from tests.conftest import run_python
+from tests.processes import run_python
 
 RNG = np.random.default_rng(0)
 FOLDER = Path(__file__).resolve().parent.parent.parent

@@ -16,7 +16,7 @@ from es.envs import describe_env, make_env
 from es.rendering import video
 from es.rendering.show_frames import ShowFrames
 from es.rendering.video import CAPTION_HEIGHT
-from tests.conftest import descendants
+from tests.processes import descendants
 from tests.test_test import rewards
 
 

@@ -13,7 +13,8 @@ import sys
 import numpy as np
 import pytest
 
-from tests.conftest import rows, wait_until
+from tests.checkpoints import rows
+from tests.processes import wait_until
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None

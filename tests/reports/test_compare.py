@@ -15,7 +15,7 @@ from es.reports import plotting
 from es.reports.comparison.picture import draw_comparison
 from es.reports.comparison.table import summarise
 from es.reports.tables import read_progress
-from tests.conftest import run_python
+from tests.processes import run_python
 from tests.records import FALLING, RISING, a_run, groups, without_settings
 
 

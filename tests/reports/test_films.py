@@ -15,7 +15,8 @@ from es.reports.films import VideoRecorder
 from es.reports.tensorboard import EventFile
 from es.reports.terminal import Terminal
 from es.runs.directory import open_existing
-from tests.conftest import ROOT, RUN, all_gone, read, rows, run_python, wait_until
+from tests.checkpoints import RUN, read, rows
+from tests.processes import ROOT, all_gone, run_python, wait_until
 from tests.rendering.test_video import decoded, differing
 
 GIF = b"GIF89a\x01\x00\x01\x00"

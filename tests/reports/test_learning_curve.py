@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from es.reports import plotting
 from es.reports.learning_curve import draw, learning_curve
 from es.reports.tables import read_progress
-from tests.conftest import RUN
+from tests.checkpoints import RUN
 from tests.records import write_progress
 
 

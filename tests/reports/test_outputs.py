@@ -14,7 +14,9 @@ import pytest
 
 from es.reports.append_only import Place
 from es.reports.tensorboard import EVENTS, EventFile
-from tests.conftest import ENDLESS, ROOT, RUN, has_rows, read, rows, wait_until
+from tests.checkpoints import RUN, has_rows, read, rows
+from tests.conftest import ENDLESS
+from tests.processes import ROOT, wait_until
 
 LIMITED = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", 1, "--workers", 0)
 

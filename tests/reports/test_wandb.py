@@ -16,7 +16,9 @@ from PIL import Image
 from es.kernels.compiling import CACHE
 from es.reports.learning_curve import CurvePainter
 from es.runs.directory import CURVE
-from tests.conftest import CARTPOLE, ENDLESS, RUN, all_gone, descendants, has_rows, rows, wait_until
+from tests.checkpoints import RUN, has_rows, rows
+from tests.conftest import CARTPOLE, ENDLESS
+from tests.processes import all_gone, descendants, wait_until
 from tests.records import events_of, scalars
 
 INSTALLED = importlib.util.find_spec("wandb") is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import read, rows, same_run
+from tests.checkpoints import read, rows, same_run
 
 FAULTY = ("--env-name", "tests.faulty:Faulty-v0", "--small-net", "--n", 8, "--seed", 3)
 UPDATES = ("--max-gradient-updates", 4, "--sigma", 1)

@@ -15,8 +15,8 @@ from es.rollouts import worker_processes as processes
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.queue import take
-from tests.conftest import wait_until
 from tests.fakes import EXITED, KILLED, SNAPSHOT, TASKS, UNLUCKY, Hanging, Raising, recipe
+from tests.processes import wait_until
 
 
 def test_a_pool_goes_on_with_the_workers_that_could_be_started(pool, monkeypatch):

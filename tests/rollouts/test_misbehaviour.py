@@ -6,8 +6,9 @@ import pytest
 
 from es.errors import TaskError
 from es.rollouts.worker import IDLE
-from tests.conftest import all_gone, rows, wait_until
+from tests.checkpoints import rows
 from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Starting, recipe
+from tests.processes import all_gone, wait_until
 
 AWFUL = "--env-name tests.awful:Awful-v0"
 RUN = ("--small-net", "--n", 2, "--seed", 1, "--max-gradient-updates", 1, "--run-dir", "run")

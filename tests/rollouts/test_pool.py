@@ -12,8 +12,8 @@ from es.rollouts.in_process import InProcessPool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.rollout import Snapshot
 from es.rollouts.worker_processes import affordable_workers
-from tests.conftest import all_gone
 from tests.fakes import SNAPSHOT, TASKS, recipe
+from tests.processes import all_gone
 
 
 def test_any_number_of_workers_gives_the_results_of_this_process(pool):

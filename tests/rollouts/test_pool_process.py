@@ -11,8 +11,8 @@ from es.rollouts.by_value import ByValue
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.pool_process import PoolProcess
-from tests.conftest import all_gone, descendants, wait_until
 from tests.fakes import SNAPSHOT, TASKS, recipe
+from tests.processes import all_gone, descendants, wait_until
 
 SETTINGS: dict[str, Any] = {"size": 10, "members": 10, "workers": 2}
 

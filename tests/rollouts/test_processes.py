@@ -10,16 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import (
-    ENDLESS,
-    RUN,
-    all_gone,
-    descendants,
-    has_rows,
-    read,
-    same_run,
-    wait_until,
-)
+from tests.checkpoints import RUN, has_rows, read, same_run
+from tests.conftest import ENDLESS
+from tests.processes import all_gone, descendants, wait_until
 
 SLOW = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--n", 4, "--run-dir", "slow")
 

@@ -11,7 +11,8 @@ import torch
 from es.errors import UsageError
 from es.model import make_module
 from es.runs.checkpoint import Checkpoint, Counters, load, save
-from tests.conftest import ROOT, read, same
+from tests.checkpoints import read, same
+from tests.processes import ROOT
 from tests.runs.damage import OWNED, Malicious, contents, packed, pickled
 
 PARAMETERS = {"linear1.weight": torch.randn(3, 2), "linear1.bias": torch.randn(3)}

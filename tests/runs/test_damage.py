@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from es.runs.checkpoint import load, save
+from tests.checkpoints import read, same
 from tests.config.test_options import learned
-from tests.conftest import read, run_python, same
+from tests.processes import run_python
 from tests.runs.damage import BOMBS, KINDS, OWNED, damaged
 
 MOMENTS = torch.zeros(2, 3).double()

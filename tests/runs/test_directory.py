@@ -8,7 +8,7 @@ import pytest
 
 from es.errors import UsageError
 from es.runs import directory as rundir
-from tests.conftest import ROOT
+from tests.processes import ROOT
 
 
 def open_and_close(path: Path, *, chosen: bool = False) -> Path:

@@ -11,7 +11,8 @@ from es.model import flatten
 from es.networks import make_actor
 from es.noise import Stream, derive_seeds
 from es.rollouts.rollout import evaluation_seed, rollout
-from tests.conftest import CARTPOLE, RUN, read, rows, same, same_run, timeless
+from tests.checkpoints import RUN, read, rows, same, same_run, timeless
+from tests.conftest import CARTPOLE
 
 
 def test_reaching_the_target_ends_the_run_before_the_step(program):

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from es.runs.checkpoint import save
-from tests.conftest import CARTPOLE, RUN, read, rows, same, same_run, timeless
+from tests.checkpoints import RUN, read, rows, same, same_run, timeless
+from tests.conftest import CARTPOLE
 
 
 @pytest.mark.parametrize(

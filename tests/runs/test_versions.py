@@ -3,7 +3,7 @@ from pathlib import Path
 
 from es.runs import versions
 from es.runs.checkpoint import save
-from tests.conftest import read
+from tests.checkpoints import read
 
 
 def test_the_versions_of_what_is_installed():

@@ -14,7 +14,8 @@ from optuna.trial import TrialState
 from es.rollouts.processes import CORES
 from es.runs.directory import open_existing
 from es.sweeps.study import FRAMES
-from tests.conftest import ROOT, all_gone, descendants, has_rows, read, rows, wait_until
+from tests.checkpoints import has_rows, read, rows
+from tests.processes import ROOT, all_gone, descendants, wait_until
 from tests.sweeps.common import CARTPOLE, LR, add_trials, bad_base, run, space, study, table
 
 FAILING = (*CARTPOLE[2:], "--env-name", "tests.faulty:Faulty-v0", "--env-kwargs", "fault=raise")
