@@ -10,7 +10,7 @@ import torch
 
 from es.algorithm.optimizer import Optimizer
 from es.algorithm.strategy import Strategy
-from tests.algorithm.test_strategy import SIZE, theta
+from tests.algorithm.formulas import SIZE, theta
 from tests.checkpoints import same
 
 

@@ -1,0 +1,51 @@
+"""Sigma that decays, and sigmas that adapt."""
+
+import numpy as np
+import pytest
+
+from es.algorithm.shaping import SHAPINGS
+from es.algorithm.strategy import Strategy
+from es.errors import RunError
+from tests.algorithm.formulas import RETURNS, SIZE, brute_force_direction, noise_of, theta
+
+
+def test_sigmas_adapt_by_the_brute_force_formulas_of_pgpe():
+    """Sehnke et al. 2010, section 3.3: mirrored, with the mean utility as the baseline."""
+    strategy = Strategy(
+        theta(), n=8, sigma=0.05, lr=0.1, seed=3, shaping="centered-rank", sigma_lr=1.0
+    )
+    sigmas, expected = np.full(SIZE, 0.05), theta().astype(np.float64)
+    for _ in range(3):
+        noise, utilities = noise_of(strategy), SHAPINGS["centered-rank"](RETURNS)
+        direction = sum(u * sigmas * eps for u, eps in zip(utilities, noise, strict=True)) / 8
+        expected += 0.1 * direction / np.mean(sigmas**2)
+        gradient = np.zeros(SIZE)
+        for pair in range(4):
+            advantage = (utilities[2 * pair] + utilities[2 * pair + 1]) / 2 - utilities.mean()
+            gradient += advantage * sigmas * (noise[2 * pair] ** 2 - 1) / 4
+        step = np.clip(gradient, -0.2 * sigmas, 0.2 * sigmas)
+        assert 0 < np.sum(step != gradient) < SIZE
+        sigmas += step
+        strategy.tell(RETURNS)
+        assert strategy.spread is not None
+        np.testing.assert_allclose(strategy.sigma * strategy.spread, sigmas, rtol=1e-5)
+        np.testing.assert_allclose(strategy.theta, expected, rtol=1e-4, atol=1e-5)
+        assert np.mean(strategy.spread.astype(np.float64) ** 2) == pytest.approx(1)
+
+
+def test_sigmas_that_leave_the_range_of_numbers_stop_the_run():
+    strategy = Strategy(theta(), n=4, sigma=1.0, lr=1e-30, shaping="raw", sigma_lr=1.0)
+    with pytest.raises(RunError, match="sigma is no longer finite"):
+        strategy.tell([1e39 + 1e30, 1e39, -1e39, -1e39])
+
+
+def test_sigma_decays_down_to_its_limit():
+    strategy = Strategy(theta(), n=4, sigma=0.1, sigma_decay=0.5, sigma_min=0.02, lr=0.1)
+    found = []
+    for _ in range(5):
+        found.append(strategy.sigma)
+        returns = [1.0, 4.0, 2.0, 3.0]
+        expected = brute_force_direction(strategy, returns)
+        np.testing.assert_allclose(strategy.gradient(returns), expected, rtol=1e-4, atol=1e-5)
+        strategy.tell(returns)
+    assert found == [0.1, 0.05, 0.025, 0.02, 0.02]
