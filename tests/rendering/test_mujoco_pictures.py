@@ -12,7 +12,7 @@ from es.errors import UsageError
 from es.rendering import mujoco
 from es.rendering.show_frames import make_drawn
 from es.rendering.video import CAPTION_HEIGHT
-from tests.rendering.test_video import decoded
+from tests.rendering.videos import decoded
 
 
 def test_mujoco_is_drawn_without_a_display(program, monkeypatch):

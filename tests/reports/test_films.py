@@ -17,7 +17,7 @@ from es.reports.terminal import Terminal
 from es.runs.directory import open_existing
 from tests.checkpoints import RUN, read, rows
 from tests.processes import ROOT, all_gone, run_python, wait_until
-from tests.rendering.test_video import decoded, differing
+from tests.rendering.videos import decoded, differing
 
 GIF = b"GIF89a\x01\x00\x01\x00"
 
