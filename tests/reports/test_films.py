@@ -1,7 +1,6 @@
 """Videos that are made beside the training."""
 
 import io
-import os
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from es.reports.tensorboard import EventFile
 from es.reports.terminal import Terminal
 from es.runs.directory import open_existing
 from tests.checkpoints import RUN, read, rows
-from tests.processes import ROOT, all_gone, run_python, wait_until
+from tests.processes import wait_until
 from tests.rendering.videos import decoded, differing
 
 GIF = b"GIF89a\x01\x00\x01\x00"
@@ -188,21 +187,6 @@ def test_who_is_in_a_hurry_waits_for_no_video(run, monkeypatch, capfd):
     assert videos.waiting(run.path) == 2
     out, err = capfd.readouterr()
     assert (out, err) == ("Videos left to be recorded when the run is carried on: 2\n", "")
-
-
-def test_what_is_started_ends_with_a_master_that_is_killed(tmp_path):
-    Path("lingering.py").write_text("import time; open('begun', 'w'); time.sleep(3600)")
-    master = """
-import os, signal, time
-from es.reports.one_shot import start
-process = start("lingering")
-while not os.path.exists("begun"):
-    time.sleep(0.02)
-print(process.pid, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    done = run_python(master, tmp_path, PYTHONPATH=os.pathsep.join((str(ROOT), str(tmp_path))))
-    wait_until(lambda: all_gone([int(done.stdout)]))
 
 
 def previews(folder):

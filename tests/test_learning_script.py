@@ -1,0 +1,78 @@
+"""Training from a script elsewhere, on what it defines itself."""
+
+import subprocess
+import sys
+
+from tests.processes import ROOT
+
+# Without `if __name__ == "__main__"`. Its environment is in no module, and needs one beside it.
+SCRIPT = """
+import sys
+sys.path.append({root!r})
+import gymnasium, numpy as np, psutil, torch
+from es import count_outputs, learn
+from lengths import LENGTH
+
+print("The script runs.", flush=True)
+
+class Walk(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2, np.float32), {{}}
+
+    def step(self, action):
+        self.steps += 1
+        seen = np.full(2, self.steps / LENGTH, np.float32)
+        return seen, float(action), self.steps == LENGTH, False, {{}}
+
+gymnasium.register("mine/Walk-v3", lambda: Walk())
+class Doubled(gymnasium.RewardWrapper):
+    def reward(self, reward):
+        return 2 * reward
+
+class Net(torch.nn.Linear):
+    def __init__(self, observations, actions):
+        super().__init__(observations.shape[0], count_outputs(actions))
+
+    def forward(self, observation, state):
+        return super().forward(observation)
+
+both = dict(net=Net, env_wrapper=[Doubled], target_return=2 * LENGTH)
+for name, more in ("mine/Walk-v3", dict(target_return=LENGTH)), (Walk, both):
+    run = learn(env_name=name, seed=1, workers=2, **more)
+    print(run.solved, run.path, run.policy.env_id, psutil.Process().children())
+"""
+
+
+def test_a_script_elsewhere_trains_on_what_it_defines_itself(tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "lengths.py").write_text("LENGTH = 7\n")
+    (folder / "script.py").write_text(SCRIPT.format(root=str(ROOT)))
+    done = subprocess.run(
+        [sys.executable, folder / "script.py"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("The script runs.") == 1
+    for mean in ("7.00", "14.00"):
+        assert done.stdout.count(f"\nSolved: mean {mean}") == 1
+    assert "\nWatch it: python -m es --test " in done.stdout
+    for name, path in (("mine/Walk-v3", "mine/Walk-v3"), ("Walk-v0", "Walk-v0")):
+        assert f"\nTrue checkpoints/{path} {name} []\n" in done.stdout
+    # Others play it once its parts lie in a module.
+    parts = SCRIPT.format(root=str(ROOT)).partition("both = ")[0]
+    (folder / "parts.py").write_text(f"{parts}\ngymnasium.register('Walk-v0', Walk)\n")
+    tested = subprocess.run(
+        [
+            *(sys.executable, ROOT / "main.py", "--test", "--no-render", "--episodes", "1"),
+            *("--restore", "../checkpoints/Walk-v0", "--env-name", "parts:Walk-v0"),
+            *("--net", "parts:Net", "--env-wrapper", "parts:Doubled"),
+        ],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (tested.returncode, tested.stderr) == (0, "")
+    assert "mean 14" in tested.stdout
