@@ -1,6 +1,8 @@
 """Command lines."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -157,3 +159,18 @@ def test_every_flag_is_documented_with_its_default():
             assert float(told[flag(name)]) == value
         elif isinstance(value, str) and value:
             assert told[flag(name)] == f"`{value}`"
+
+
+COMPLETES = """
+source <("$1" "$2" --tyro-print-completion bash)
+COMP_WORDS=(main.py --max-) COMP_CWORD=1; _tyro_main_py; echo "${COMPREPLY[@]}"
+COMP_WORDS=(main.py --shaping "") COMP_CWORD=2; _tyro_main_py; echo "${COMPREPLY[@]}"
+"""
+
+
+def test_a_shell_completes_flags_and_their_values():
+    command = ["bash", "-c", COMPLETES, "bash", sys.executable, str(ROOT / "main.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    flags, values = done.stdout.splitlines()
+    assert {"--max-frames", "--max-minutes"} <= {*flags.split()}
+    assert {"nes", "centered-rank"} <= {*values.split()}
