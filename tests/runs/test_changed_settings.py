@@ -1,0 +1,79 @@
+"""Runs that are carried on with other settings than they began with."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.checkpoints import RUN, read, rows, same_run
+
+
+def test_a_different_setting_is_an_error_unless_overridden(program):
+    program.train("--max-gradient-updates", 2)
+    again = ("--restore", RUN / "latest.safetensors", "--max-gradient-updates", 3)
+    status, out, err = program(*again, "--lr", 0.5)
+    assert (status, out) == (2, "")
+    assert "--lr 0.5 differs from the checkpoint's 0.1" in err
+    assert "--override" in err
+    status, out, _ = program(*again, "--lr", 0.5, "--override", "--workers", 1)
+    assert status == 0
+    assert "Learning rate: 0.500000" in out
+    assert read(RUN / "latest.safetensors").settings["lr"] == 0.5
+    # Overriding is not inherited.
+    assert program(*again[:-1], 4, "--lr", 0.7)[0] == 2
+
+
+def learning_rates(directory=RUN):
+    return [float(row["lr"]) for row in rows(directory)]
+
+
+def test_an_override_of_rate_or_decay_holds_from_then_on(program):
+    program.train("--lr-decay", 0.5, "--max-gradient-updates", 3)
+    again = ("--override", "--workers", 0, "--restore", RUN / "latest.safetensors")
+    program(*again, "--lr-decay", 0.1, "--max-gradient-updates", 5)
+    program(*again, "--lr", 7, "--max-gradient-updates", 7)
+    expected = [0.1, 0.05, 0.025, 0.0125, 0.00125, 7, 0.7]
+    assert learning_rates() == pytest.approx(expected)
+
+
+def test_the_settings_of_a_run_that_was_changed_do_not_say_that_they_repeat_it(program):
+    program.train("--max-gradient-updates", 2)
+    assert "repeat it with --config" in (RUN / "config.toml").read_text()
+    again = ("--workers", 0, "--restore", RUN, "--max-gradient-updates")
+    program(*again, 3, "--lr", 0.5, "--sigma", 0.02, "--override")
+    program(*again, 4)
+    program(*again, 5, "--lr", 0.1, "--env-kwargs", "sutton_barto_reward=False", "--override")
+    text = (RUN / "config.toml").read_text()
+    assert text.splitlines()[:3] == [
+        "# The last settings of this run, which do not repeat it, as others held before:",
+        "# until update 2: --sigma 0.05, --lr 0.1",
+        "# until update 4: --env-kwargs, --lr 0.5",
+    ]
+    former = {"2": {"sigma": 0.05, "lr": 0.1}, "4": {"env_kwargs": [], "lr": 0.5}}
+    assert read(RUN / "latest.safetensors").history == former
+    # A branch starts from a checkpoint, and its settings repeat it from there.
+    (RUN / "latest.safetensors").rename(RUN / "mine.safetensors")
+    program("--restore", RUN / "mine.safetensors", "--workers", 0, "--max-gradient-updates", 6)
+    branch = RUN.with_name("CartPole-v1-from-mine")
+    assert read(branch / "latest.safetensors").history == {}
+    assert "repeat it with --config" in (branch / "config.toml").read_text()
+
+
+def test_an_override_may_change_the_optimiser(program):
+    program.train("--max-gradient-updates", 2, "--lr", 0.01)
+    again = ("--restore", RUN / "latest.safetensors", "--max-gradient-updates", 5)
+    assert program(*again, "--useAdam", "--override")[0] == 0
+    assert "exp_avg" in read(RUN / "latest.safetensors").optimizer
+
+
+def test_the_settings_file_of_a_changed_branch_repeats_it(program):
+    program.train("--max-gradient-updates", 2, "--save-every", 1, "--run-dir", "old ü😀")
+    program(
+        "--restore", "old ü😀/update-1.safetensors", "--override", "--lr", 0.5,
+        "--run-dir", "branch", "--max-gradient-updates", 3,
+    )  # fmt: skip
+    assert learning_rates(Path("branch")) == [0.5, 0.5]
+    assert program("--config", "branch/config.toml", "--run-dir", "again")[0] == 0
+    assert same_run(read("again/latest.safetensors"), read("branch/latest.safetensors"))
+    status, out, _ = program("--test", "--no-render", "--config", "branch/config.toml")
+    assert status == 0
+    assert out.startswith("Episode 1: ")
