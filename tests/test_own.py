@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 
-from es import count_outputs, load_policy
+from es import count_outputs
 from es.config import Config
 from es.environments.images import ImageView
 from es.envs import make_env
@@ -18,18 +17,10 @@ from es.networks import make_actor
 from es.noise import Stream, derive_seeds
 from es.policy import describe, policy_module
 from es.rollouts.player import Player
-from es.rollouts.rollout import Snapshot, Task, evaluation_seed
-from es.runs.restored import scored_alike
-from tests.checkpoints import read, same_run
+from es.rollouts.rollout import Snapshot, Task
 from tests.nets import Rich
 from tests.networks.descriptions import mlp
 from tests.strange import BOX, SPACES, Strange
-
-PLAIN = ("--env-name", "CartPole-v1", "--net", "tests.nets:Plain", "--n", 4, "--seed", 1)
-RICH = (
-    "--env-name", "Pendulum-v1", "--net", "tests.nets:Rich", "--n", 4, "--seed", 1,
-    "--max-episode-length", 20, "--obs-norm",
-)  # fmt: skip
 
 
 def own(net, env_name="CartPole-v1", **settings):
@@ -66,32 +57,6 @@ def test_actions_are_decoded_and_observations_normalised_as_for_the_programs_own
     assert not mine.observed().any()
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_any_number_of_workers_and_a_resume_give_the_same_run(train, workers):
-    whole = read(train(*RICH, "--max-gradient-updates", 4, folder="whole"))
-    path = train(*RICH, "--max-gradient-updates", 2, workers=workers)
-    named = ("--restore", path, "--net", "tests.nets:Rich", "--max-gradient-updates", 4)
-    again = read(train(*named, workers=workers))
-    assert same_run(whole, again)
-    assert whole.kept.keys() == again.kept.keys()
-    assert all(torch.equal(whole.kept[name], again.kept[name]) for name in whole.kept)
-
-
-def test_only_parameters_that_require_a_gradient_are_trained(train):
-    before = read(train(*RICH, "--max-gradient-updates", 1))
-    after = read(train(*RICH, "--max-gradient-updates", 3, folder="other"))
-    frozen = {"frozen.weight", "frozen.bias"}
-    norm = {f"norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")}
-    assert set(before.kept) == {"features", "steps", *frozen, *norm}
-    assert set(before.parameters) == {
-        "cell.weight_ih", "cell.weight_hh", "cell.bias_ih", "cell.bias_hh", "norm.weight",
-        "norm.bias", "head.weight", "head.bias",
-    }  # fmt: skip
-    assert all(torch.equal(before.kept[name], after.kept[name]) for name in before.kept)
-    for name, tensor in before.parameters.items():
-        assert (tensor != after.parameters[name]).all(), name
-
-
 def test_an_episode_depends_on_its_task_alone():
     setup, theta = own("Rich", "Pendulum-v1")
     task = Task(0, 5, 1, 7, 50)
@@ -119,39 +84,6 @@ def test_a_module_may_keep_an_observation(monkeypatch):
     np.testing.assert_allclose(torch.stack(seen[1:]), observations, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        ("CartPole-v1", "Plain"),
-        ("Pendulum-v1", "Rich", "--obs-norm", "--frame-skip", 2),
-        ("PongDeterministic-v4", "Grid", "--max-episode-length", 30),
-        ("tests.strange:Planes-v0", "Grid", "--obs-norm"),
-        ("tests.strange:Digits-v0", "Plain"),
-        ("tests.strange:Scene-v0", "Parts", "--obs-norm"),
-    ],
-)
-def test_it_is_tested_and_loaded_as_it_was_trained(train, program, run):
-    name, net, *flags = run
-    own_net = ("--net", f"tests.nets:{net}")
-    path = train("--env-name", name, *own_net, "--n", 2, "--max-gradient-updates", 1, *flags)
-    own_env = ("--env-name", name) if ":" in name else ()
-    status, out, err = program(
-        "--test", "--no-render", "--restore", path, "--seed", 7, "--episodes", 1, *own_net, *own_env
-    )
-    assert (status, err) == (0, "")
-    policy = load_policy(path, net=own_net[1], env_name=name if own_env else None)
-    env = gymnasium.make(policy.env_id, disable_env_checker=True, **policy.env_kwargs)
-    total, steps, over = 0.0, 0, False
-    seed = evaluation_seed(7, policy.update, 0)
-    observation, _ = env.reset(seed=seed)
-    policy.reset(seed)
-    skip, cap = policy.settings.get("frame_skip", 1), policy.settings["max_episode_length"]
-    while not over and steps < cap:
-        observation, reward, terminated, truncated, _ = env.step(policy(observation))
-        total, steps, over = total + float(reward), steps + 1, terminated or truncated
-    assert f"reward {total:.2f}, {-(-steps // skip)} steps" in out
-
-
 def test_the_module_of_a_policy_gives_its_actors_outputs():
     setup, theta = own("Rich", "Pendulum-v1")
     module = policy_module(setup, theta)
@@ -177,20 +109,6 @@ def test_the_module_of_a_policy_gives_its_actors_outputs():
     np.testing.assert_allclose(
         actor.outputs, module(torch.from_numpy(image), None)[0], rtol=1e-3, atol=1e-4
     )
-
-
-def test_a_state_dict_of_the_users_own_is_taken_over(train):
-    setup, _ = own("Rich", "Pendulum-v1")
-    module = setup.make_module()
-    for tensor in module.state_dict().values():
-        tensor.copy_(torch.arange(tensor.numel()).reshape(tensor.shape))
-    torch.save({n: t for n, t in module.state_dict().items() if "again" not in n}, "mine.pth")
-    flags = (*RICH[:-1], "--max-gradient-updates", 1, "--lr", 1e-30)
-    found = read(train("--restore", "mine.pth", *flags))
-    for name, tensor in module.state_dict().items():
-        if "again" not in name:
-            saved = (found.parameters | found.kept)[name]
-            torch.testing.assert_close(saved, tensor.to(saved.dtype))
 
 
 def test_the_entries_of_a_dict_are_seen_apart():
@@ -248,16 +166,3 @@ def test_count_outputs_knows_of_action_bins(program):
     assert "the shape (3,)" in err
     train = (*flags, "--net-kwargs", "extra=2", "--n", 2, "--max-gradient-updates", 1)
     assert program(*train, "--workers", 0)[0] == 0
-
-
-def test_scores_of_what_a_script_has_defined_compare_with_those_in_a_module(train):
-    checkpoint = read(train(*PLAIN, "--max-gradient-updates", 1))
-    now = Config(env_name="mine:CartPole-v1", env_wrapper=("mine:Wrapper", "size=3"))
-    for name, wrapper, alike in (
-        ("CartPole-v1", "__main__:Wrapper", True),
-        ("CartPole-v0", "__main__:Wrapper", False),
-        ("theirs:CartPole-v1", "mine:Wrapper", False),
-        ("CartPole-v1", "__main__:Wrapped", False),
-    ):
-        settings = checkpoint.settings | {"env_name": name, "env_wrapper": [wrapper, "size=3"]}
-        assert scored_alike(now, checkpoint._replace(settings=settings)) == alike

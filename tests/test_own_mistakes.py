@@ -7,7 +7,8 @@ import torch
 from es import load_policy
 from es.errors import MisfitError, UsageError
 from tests.nets import Rich
-from tests.test_own import PLAIN, RICH, own
+from tests.test_own import own
+from tests.test_own_runs import PLAIN, RICH
 
 
 def test_a_checkpoint_does_not_choose_what_is_imported(train, program):
