@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks import solve, solvers
+from benchmarks.judge import Job, Judge, Over
 from benchmarks.solve import EVALUATION, Outcome
-from benchmarks.solvers import Job, Judge, Over
 from tests.processes import ROOT
 
 
