@@ -1,5 +1,6 @@
 """The command line: python main.py --help."""
 
+import gc
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +24,7 @@ if TYPE_CHECKING:  # worker processes import this file, so it must import nothin
 
 def main(argv: Sequence[str]) -> int:
     """Run a command line; return the exit status."""
+    gc.set_threshold(100_000)  # the import of torch alone collects 374 times else
     return execute(partial(run, argv))
 
 
