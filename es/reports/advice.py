@@ -51,7 +51,12 @@ def all_equal(record: Record) -> bool:
 
 
 def waiting_episodes(population: Population, cap: int) -> int:
-    """Return how many perturbations had a return of 0 and no episode that ended before its cap."""
+    """Return how many perturbations had a return of 0 and no episode that ended before its cap.
+
+    None in a game that takes points as well, where 0 is a draw.
+    """
+    if np.min(population.returns) < 0:
+        return 0
     shortest = np.reshape(population.lengths, (len(population.returns), -1)).min(axis=1)
     return int(((population.returns == 0) & (shortest >= min(cap, EMULATOR_STEPS))).sum())
 

@@ -47,6 +47,7 @@ def test_returns_that_are_no_numbers_are_not_equal():
         ([0.0, 0.0], [500, 500, 500, 499], 500, "1 perturbation played"),  # of two episodes each
         ([0.0, 0.0], [27_000, 27_000], 100_000, "2 perturbations played"),
         ([0.0, 1.0], [499, 500], 500, ""),
+        ([0.0, -1.0], [500, 500], 500, ""),  # a draw
     ],
 )
 def test_a_game_that_waits_for_fire_is_told_how_to_begin(returns, lengths, cap, expected):
