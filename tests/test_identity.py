@@ -10,6 +10,8 @@ RUNS = {
     "classic": "CartPole-v1 --variable-ep-len --max-episode-length 60",
     "MuJoCo": "HalfCheetah-v5 --obs-norm --action-noise 0.1 --variable-ep-len "
     "--max-episode-length 20 --useAdam",
+    "capped": "Pendulum-v1 --training-ep-len 30 --max-episode-length 90 "
+    "--episodes-per-perturbation 2",
     "Box2D": "LunarLander-v3 --episodes-per-perturbation 2 --adaptive-ep-len",
     "Atari": "BreakoutDeterministic-v0 --vbn --noop-max 9 --max-episode-length 60",
 }

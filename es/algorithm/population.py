@@ -16,13 +16,15 @@ class Population(NamedTuple):
 
     returns: (n,), each the mean over a perturbation's episodes. fitness: (n,), the same with every
     step's reward shifted, made finite; the update learns from it. lengths: of all n's episodes, in
-    steps. unperturbed: the mean return of the unperturbed parameters.
+    steps. unperturbed: the mean return of the unperturbed parameters. rank: one more than the
+    number of perturbations that are better.
     """
 
     returns: npt.NDArray[np.float64]
     fitness: npt.NDArray[np.float64]
     lengths: list[int]
     unperturbed: float
+    rank: int
 
 
 def group_by_perturbation(
@@ -40,7 +42,10 @@ def group_by_perturbation(
     if not np.isfinite(fitness[:-1]).any():
         raise RunError(f"none of {len(means) - 1} returns is a finite number: {means[0]}, ...")
     lengths = steps[:-1].reshape(-1).tolist()
-    return Population(means[:-1], _ranked_last(fitness[:-1]), lengths, float(means[-1]))
+    # A return that is not finite is worse than all that are.
+    better = np.isfinite(means[:-1]) & (means[:-1] > means[-1])
+    rank = 1 + (int(better.sum()) if np.isfinite(means[-1]) else len(means) - 1)
+    return Population(means[:-1], _ranked_last(fitness[:-1]), lengths, float(means[-1]), rank)
 
 
 def grown(count: int, steps: int, wanted: int, most: int) -> int:

@@ -36,6 +36,11 @@ class Config(RunSettings, AlgorithmSettings):  # the last base's fields come fir
         return (self.n_max or 10 * self.n) if self.frames_per_update else self.n
 
     @property
+    def training_cap(self) -> int:
+        """Return the step limit of the first training episodes."""
+        return min(self.training_ep_len or self.max_episode_length, self.max_episode_length)
+
+    @property
     def imported(self) -> Imported:
         """Return the flags, with their words, that name modules of the user's own to import.
 

@@ -31,6 +31,13 @@ class AlgorithmSettings:
         shown="none",
     )
     max_episode_length: int = task(100_000, "Steps per episode at most.", option.LIMIT)
+    training_ep_len: int | None = task(
+        None,
+        "Cap training episodes at so many steps; the unperturbed policy's, and those of "
+        "evaluations, go on.",
+        option.LIMIT,
+        shown="--max-episode-length",
+    )
     variable_ep_len: bool = task(
         False, "After each update, cap training episodes at twice the batch's mean length."
     )

@@ -101,8 +101,10 @@ def _validate_combinations(config: Config) -> None:
         f"--activation {config.activation}: is for hidden layers, and --hidden-sizes names none": (
             not config.hidden_sizes and config.activation != "selu"
         ),
-        "--variable-ep-len and --adaptive-ep-len are two ways to choose the cap: give one": (
-            config.variable_ep_len and config.adaptive_ep_len
+        "--training-ep-len, --variable-ep-len and --adaptive-ep-len are ways to choose the cap: "
+        "give one": (
+            (config.training_ep_len is not None) + config.variable_ep_len + config.adaptive_ep_len
+            > 1
         ),
         f"--rollout-timeout {config.rollout_timeout}: ends worker processes, and --workers 0 has "
         "none; leave it out": config.rollout_timeout is not None and config.workers == 0,

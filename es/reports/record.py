@@ -83,16 +83,13 @@ def describe_population(population: Population) -> dict[str, Any]:
     """Return a population's part of a `Record`, by column."""
     returns = population.returns[np.isfinite(population.returns)]
     mean, std = mean_and_std(returns)
-    # One more than the number of better ones; a return that is not finite is worse than all.
-    better = int((returns > population.unperturbed).sum())
-    rank = 1 + (better if np.isfinite(population.unperturbed) else population.returns.size)
     return {
         "return_mean": mean,
         "return_std": std,
         "return_max": float(returns.max()),
         "return_min": float(returns.min()),
         "unperturbed_return": population.unperturbed,
-        "unperturbed_rank": rank,
+        "unperturbed_rank": population.rank,
         "elite_count": int((returns > mean).sum()),
         "non_finite": population.returns.size - returns.size,
         "episode_length_mean": float(np.mean(population.lengths)),

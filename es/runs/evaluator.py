@@ -48,12 +48,15 @@ class Evaluator:
         """Play an update's perturbations and the unperturbed parameters, `cap` steps at most.
 
         With --frames-per-update, ask for further perturbations until they have seen so many steps.
+        With --training-ep-len, the population's unperturbed return is that of whole episodes.
         """
         config, strategy = self._run.config, self._run.strategy
         name, episodes = f"update {strategy.update + 1}", config.episodes_per_perturbation
         count = strategy.n
-        tasks, self._prepared = self._prepared or self._tasks(count, cap), []
+        tasks, self._prepared = self._prepared or self._first_tasks(cap), []
         results = self._play(tasks, name)
+        beside = len(tasks) - (count + 1) * episodes  # whole ones of the unperturbed parameters
+        whole, results = results[:beside], results[beside:]
         perturbed, unperturbed = results[:-episodes], results[-episodes:]
         if config.frames_per_update:
             steps = sum(result.steps for result in perturbed)
@@ -63,13 +66,33 @@ class Evaluator:
                 perturbed += further
         results = perturbed + unperturbed
         with self._naming_environment():
-            return results, group_by_perturbation(results, episodes, config.reward_shift)
+            population = group_by_perturbation(results, episodes, config.reward_shift)
+        if whole:
+            mean, _ = mean_and_std([result.episode_return for result in whole])
+            population = population._replace(unperturbed=mean)
+        return results, population
 
     def prepare(self, cap: int) -> None:
         """Have the next update's first perturbations played while the master does other things."""
         with self._naming_environment():
-            self._prepared = self._tasks(self._run.strategy.n, cap)
+            self._prepared = self._first_tasks(cap)
             self._run.pool.prepare(self._snapshot(), self._prepared)
+
+    def _first_tasks(self, cap: int) -> list[Task]:
+        """Return the tasks of an update's first perturbations.
+
+        With --training-ep-len, the unperturbed episodes to their ends come before them: they last
+        longest, and no worker should be left alone with one.
+        """
+        tasks, config = self._tasks(self._run.strategy.n, cap), self._run.config
+        if config.training_ep_len is None:
+            return tasks
+        whole = tasks[-config.episodes_per_perturbation :]
+        most = config.max_episode_length
+        return [
+            *(task._replace(index=len(tasks) + i, cap=most) for i, task in enumerate(whole)),
+            *tasks,
+        ]
 
     def _tasks(self, count: int, cap: int) -> list[Task]:
         """Return the tasks of an update of `count` perturbations: those of fewer come first."""

@@ -205,7 +205,7 @@ def _history(config: Config, ours: Checkpoint) -> History:
 
 
 def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -> Counters:
-    cap = config.max_episode_length
+    cap = config.training_cap
     if ours is None:
         return Counters(0, 0, 0, 0.0, cap, None, config.lr, config.sigma)
     if config.variable_ep_len or config.adaptive_ep_len:

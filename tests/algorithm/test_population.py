@@ -48,6 +48,13 @@ def test_returns_that_are_no_numbers_rank_last():
         assert SHAPINGS[name](batch.fitness) == pytest.approx(SHAPINGS[name](as_the_worst))
 
 
+def test_the_rank_counts_those_that_are_better():
+    ranks = {4.0: 1, 3.0: 1, 2.5: 2, 0.0: 4, math.nan: 6, math.inf: 6}
+    for unperturbed, rank in ranks.items():
+        batch = group_by_perturbation(results([1.0, 2.0, 3.0, math.nan, math.inf, unperturbed]), 1)
+        assert batch.rank == rank
+
+
 def test_one_episode_that_is_no_number_spoils_the_mean():
     returns = [1.0, math.nan, math.inf, -math.inf, 5.0, 5.0, 1.0, 1.0]
     batch = group_by_perturbation(results(returns), 2)

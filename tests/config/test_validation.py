@@ -83,6 +83,7 @@ def test_test_needs_a_checkpoint():
         ("--sigma-min 0.01", "--sigma-min 0.01: is a limit for --sigma-decay"),
         ("--sigma-min 1 --sigma-decay 0.9", "--sigma-min 1.0: must be at most --sigma 0.05"),
         ("--variable-ep-len --adaptive-ep-len", "give one"),
+        ("--training-ep-len 9 --adaptive-ep-len", "give one"),
         ("--hidden-sizes --activation tanh", "--activation tanh"),
         ("--episodes 3", "--episodes 3: is for --test"),
         ("--no-render", "--no-render: is for --test"),

@@ -23,7 +23,7 @@ def told(records, *populations, fire=False, cap=500):
 
 
 def population(returns, lengths):
-    return Population(np.array(returns), np.array(returns), lengths, 0.0)
+    return Population(np.array(returns), np.array(returns), lengths, 0.0, 1)
 
 
 def test_equal_returns_for_many_updates_in_a_row_are_told_once():

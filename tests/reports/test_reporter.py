@@ -25,7 +25,7 @@ def reporter_of(directory, update=0):
 
 def test_the_figures_of_a_batch():
     returns = np.array([1.0, 4.0, 4.0, 7.0])
-    assert describe_population(Population(returns, -returns, [10, 20, 30, 40], 4.0)) == {
+    assert describe_population(Population(returns, -returns, [10, 20, 30, 40], 4.0, 2)) == {
         "return_mean": 4.0,
         "return_std": pytest.approx(4.5**0.5),
         "return_max": 7.0,
@@ -38,16 +38,9 @@ def test_the_figures_of_a_batch():
     }
 
 
-def test_the_rank_counts_those_that_are_better():
-    returns = np.array([1.0, 2.0, 3.0])
-    for unperturbed, rank in ((4.0, 1), (3.0, 1), (0.0, 4)):
-        batch = Population(returns, returns, [1, 1, 1], unperturbed)
-        assert describe_population(batch)["unperturbed_rank"] == rank
-
-
 def test_returns_that_are_no_numbers_are_counted_and_left_out():
     returns = np.array([1.0, np.nan, 3.0, np.inf, -np.inf])
-    figures = describe_population(Population(returns, returns, [1] * 5, np.inf))
+    figures = describe_population(Population(returns, returns, [1] * 5, np.inf, 6))
     assert figures["non_finite"] == 3
     assert (figures["return_mean"], figures["return_std"]) == (2.0, 1.0)
     assert (figures["return_max"], figures["return_min"]) == (3.0, 1.0)
@@ -180,7 +173,7 @@ def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
     write(files, record(1))
     painter.request()  # too soon for a picture
     assert not (tmp_path / "learning_curve.png").exists()
-    painter.close(lambda: 60)
+    painter.close(lambda: 600)
     files.close()
     assert_drawn(tmp_path / "learning_curve.png")
     assert not [path.name for path in tmp_path.iterdir() if re.search(r"tmp|^\.", path.name)]

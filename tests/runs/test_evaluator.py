@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from es.envs import make_env
 from es.model import flatten
@@ -83,6 +84,31 @@ def test_a_lucky_evaluation_does_not_reach_the_target(program):
     assert before == unlucky_before < update == confirmed
     assert unlucky < 60 <= min(lucky, first, second)
     assert read(RUN / "latest.safetensors").counters.update == update
+
+
+@pytest.mark.parametrize("episodes", [1, 2])
+def test_a_cap_on_training_episodes_is_none_on_the_policy_itself(program, episodes):
+    """The same is learned as with shorter episodes, but the policy's own are whole."""
+    options = ("--n", 8, "--obs-norm", "--episodes-per-perturbation", episodes, "--seed", 1)
+    options += ("--max-gradient-updates", 6)
+    program.train(*options, "--training-ep-len", 20)
+    program.train(*options, "--max-episode-length", 20, "--run-dir", "short")
+    ours, short = timeless(RUN), timeless(Path("short"))
+    whole = [float(row.pop("unperturbed_return")) for row in ours]
+    capped = [float(row.pop("unperturbed_return")) for row in short]
+    assert ours == short  # the rank is one among equally long episodes
+    learned = [read(directory / "latest.safetensors") for directory in (RUN, Path("short"))]
+    assert same(*(checkpoint.parameters for checkpoint in learned))
+    assert same(*(checkpoint.normalizer for checkpoint in learned))
+    assert max(capped) <= 20 < max(whole)
+    if episodes == 1:  # whose return is its length
+        assert [min(20, length) for length in whole] == capped
+
+
+def test_a_target_beyond_the_cap_of_training_episodes_is_reached(program):
+    target = ("--target-return", 60, "--eval-episodes", 6, "--max-gradient-updates", 60)
+    out = program.train("--seed", 3, "--training-ep-len", 40, *target)
+    assert out.splitlines()[-1].startswith("Solved: mean ")
 
 
 def test_an_evaluation_that_falls_due_with_the_solution_changes_nothing(program):
