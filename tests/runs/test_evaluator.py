@@ -89,8 +89,10 @@ def test_a_lucky_evaluation_does_not_reach_the_target(program):
 @pytest.mark.parametrize("episodes", [1, 2])
 def test_a_cap_on_training_episodes_is_none_on_the_policy_itself(program, episodes):
     """The same is learned as with shorter episodes, but the policy's own are whole."""
-    options = ("--n", 8, "--obs-norm", "--episodes-per-perturbation", episodes, "--seed", 1)
-    options += ("--max-gradient-updates", 6)
+    options = (
+        *("--n", 8, "--seed", 1, "--obs-norm", "--max-gradient-updates", 6),
+        *("--episodes-per-perturbation", episodes),
+    )
     program.train(*options, "--training-ep-len", 20)
     program.train(*options, "--max-episode-length", 20, "--run-dir", "short")
     ours, short = timeless(RUN), timeless(Path("short"))
