@@ -170,7 +170,7 @@ def test_the_progress_shows_scheduled_rates_and_decayed_sigma(program):
 
 def test_a_run_with_the_greatest_whole_numbers_is_loaded_again(program):
     names = [name for name, field in FIELDS.items() if field.metadata["check"] == LIMIT]
-    assert len(names) == 6
+    assert len(names) == 7
     assert LIMIT.bounds
     most = int(LIMIT.bounds[1])
     options = [word for name in (*names, "seed") for word in (flag(name), most)]
