@@ -25,8 +25,10 @@ EPISODES, SEED = 100, 1000  # of the score, which decides nothing
 PUBLISHED = {
     "Acrobot-v1": "ARS -82.9 @ 5e5",
     "Ant-v5": "ARS 2334 @ 7.5e7",
+    "BoxingDeterministic-v4": "ES 49.8 @ 2.5e8",
     "BreakoutDeterministic-v4": "ES 9.5 @ 2.5e8",
     "CartPole-v1": "ARS 500 @ 5e4",
+    "FreewayDeterministic-v4": "ES 31.0 @ 2.5e8",
     "HalfCheetah-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7; es-torch 3000 to 4000",
     "Hopper-v5": "ES 3403 @ 3.2e7; ARS 3344 @ 7e6",
     "Humanoid-v5": "ES 6000, 18 cores in 11 hours; ClipUp 10184 @ 1.5e8; ARS 11600",

@@ -13,7 +13,7 @@ PLAIN = "tests.nets:Plain"
 CONFIGS = sorted({*(ROOT / "configs").glob("*.toml")} - {ROOT / "configs" / "unknown.toml"})
 NAMES = {
     "Acrobot-v1", "Ant-v5", "BipedalWalker-v3", "BreakoutDeterministic-v4", "CartPole-v1",
-    "CyclicMDP-v0", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5",
+    "CyclicMDP-v0", "FreewayDeterministic-v4", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5",
     "InvertedDoublePendulum-v5", "InvertedPendulum-v5", "LunarLander-v3",
     "LunarLanderContinuous-v3", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1",
     "PointMaze_UMazeDense-v3", "PongDeterministic-v4", "Pusher-v5", "Reacher-v5", "Swimmer-v5",
