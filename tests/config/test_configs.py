@@ -12,8 +12,9 @@ from tests.processes import ROOT
 PLAIN = "tests.nets:Plain"
 CONFIGS = sorted({*(ROOT / "configs").glob("*.toml")} - {ROOT / "configs" / "unknown.toml"})
 NAMES = {
-    "Acrobot-v1", "Ant-v5", "BipedalWalker-v3", "BoxingDeterministic-v4", "BreakoutDeterministic-v4", "CartPole-v1",
-    "CyclicMDP-v0", "FreewayDeterministic-v4", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5",
+    "Acrobot-v1", "Ant-v5", "BipedalWalker-v3", "BoxingDeterministic-v4",
+    "BreakoutDeterministic-v4", "CartPole-v1", "CyclicMDP-v0", "FreewayDeterministic-v4",
+    "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5",
     "InvertedDoublePendulum-v5", "InvertedPendulum-v5", "LunarLander-v3",
     "LunarLanderContinuous-v3", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1",
     "PointMaze_UMazeDense-v3", "PongDeterministic-v4", "Pusher-v5", "Reacher-v5", "Swimmer-v5",
