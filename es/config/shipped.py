@@ -1,5 +1,7 @@
 """The tuned settings that come with the program: one TOML file for each environment."""
 
+import contextlib
+import difflib
 import os
 import tomllib
 from pathlib import Path
@@ -17,6 +19,21 @@ def find(name: str) -> str:
             if os.path.isfile(shipped):  # unlike Path.is_file, this raises nothing
                 return str(shipped)
     return name
+
+
+def hint(path: str) -> str:
+    """Return the end of a message which suggests the file that was meant by a missing one.
+
+    It lies beside it or, if no folder was named, is shipped.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        missing = Path(path)
+        meant = {file.name: str(file) for file in missing.parent.glob("*.toml")}
+        if missing.name == path:
+            meant |= {file.stem: file.stem for file in CONFIGS.glob("*.toml")}
+        close = difflib.get_close_matches(missing.name, meant, n=1)
+        return f"; did you mean {meant[close[0]]}?" if close else ""
+    return ""
 
 
 def tuned_settings() -> dict[str, list[str]]:

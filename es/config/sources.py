@@ -1,13 +1,10 @@
 """Sources of settings: the flags, over a TOML file, a restored checkpoint and the defaults."""
 
-import contextlib
 import dataclasses
-import difflib
 import json
 import reprlib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from es.config import ALGORITHM, FIELDS, OF_OUR_NETWORKS, TYPES, Config, flag, shipped, shown
@@ -139,19 +136,11 @@ def load_toml(path: str, source: str) -> dict[str, Any]:
         text = read_file(path, MOST_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{source}: cannot be read ({reason}){_hint(path)}") from error
+        raise UsageError(f"{source}: cannot be read ({reason}){shipped.hint(path)}") from error
     try:
         return tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:  # bad syntax, bytes or numbers; too deep
         raise UsageError(f"{source}: is not valid TOML ({error})") from error
-
-
-def _hint(path: str) -> str:
-    with contextlib.suppress(OSError, ValueError):
-        names = [file.name for file in Path(path).parent.glob("*.toml")]
-        close = difflib.get_close_matches(Path(path).name, names, n=1)
-        return f"; did you mean {Path(path).with_name(close[0])}?" if close else ""
-    return ""
 
 
 def run_title(history: Mapping[str, Mapping[str, Any]]) -> str:

@@ -73,6 +73,8 @@ def test_a_missing_file_is_one_line(tmp_path):
     for wrong in ("CartPole-v1", "CartPole.toml"):
         with pytest.raises(UsageError, match=r"did you mean .*/CartPole-v1\.toml\?$"):
             read_toml(str(tmp_path / wrong))
+    with pytest.raises(UsageError, match=r"did you mean CartPole-v1\?$"):  # which is shipped
+        read_toml("CartPol-v1")
 
 
 def test_only_settings_of_the_algorithm_count_as_different():
