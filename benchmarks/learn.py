@@ -85,13 +85,13 @@ def learn(config: Path, seed: int, run: Path, further: Sequence[str]) -> Outcome
     program(ended, "--config", config, "--seed", seed, "--silent", *again, *further)
     with (run / "progress.csv").open(newline="") as file:
         *_, last = csv.DictReader(file)
-    score = program(
-        r"\d+ episodes: mean (\S+),",
-        "--test", "--no-render", "--restore", latest,
-        "--episodes", EPISODES, "--seed", SEED,
-    )  # fmt: skip
     checkpoint = load(str(latest))
     assert isinstance(checkpoint, Checkpoint)
+    score = program(
+        r"\d+ episodes: mean (\S+),",
+        "--test", "--no-render", "--restore", latest, "--env-name", checkpoint.settings["env_name"],
+        "--episodes", EPISODES, "--seed", SEED,
+    )  # fmt: skip
     solved = checkpoint.solved is not None
     return Outcome(solved, int(last["frames"]), float(last["wall_seconds"]), float(score[1]))
 
