@@ -24,7 +24,7 @@ BANDWIDTH = 1.25e9  # bytes per second of a node's network: 10 Gbit/s
 
 
 class Parts(NamedTuple):
-    """Return the seconds of an update with so many workers, and the messages that rollouts take."""
+    """The seconds of an update with so many workers, and the messages that rollouts take."""
 
     ask: float
     rollouts: float

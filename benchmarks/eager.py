@@ -8,7 +8,7 @@ from es import count_outputs, model
 
 
 class MLP(model.MLP):
-    """Return the module that the compiled actor is held to, made as --net makes one."""
+    """The module that the compiled actor is held to, made as --net makes one."""
 
     def __init__(self, observations: Any, actions: Any) -> None:
         super().__init__(observations.shape[0], count_outputs(actions), (256, 256))

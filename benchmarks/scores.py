@@ -49,11 +49,14 @@ def main() -> int:
     parser.add_argument("--command", help="that trained it, if not `python main.py --config NAME`")
     arguments = parser.parse_args()
     if arguments.ship:
-        (name,) = arguments.names
-        ship(arguments.ship, name, arguments.command)
+        if len(arguments.names) != 1:
+            parser.error("--ship: give the one NAME that the policy gets")
+        ship(arguments.ship, arguments.names[0], arguments.command)
         return 0
     lines = told()
     names = arguments.names or sorted(lines)
+    if missing := {*names} - {*lines}:
+        parser.error(f"trained/README.md has no {', '.join(sorted(missing))}")
     failed = 0
     with ThreadPoolExecutor(cores()) as threads:
         for name, found in zip(names, threads.map(play, names), strict=True):

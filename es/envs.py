@@ -41,6 +41,7 @@ RESERVED = {
     "max_episode_steps": "give --max-episode-length instead",
 }
 OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
+BOX2D = "gymnasium.envs.box2d."
 
 
 def describe_env(
@@ -108,7 +109,8 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
     over; all other observations are vectors. Raise UsageError if it cannot be made.
     """
     made = make_bare_env(env, render_mode)
-    if hasattr(made.unwrapped, "world") and hasattr(made.unwrapped, "_destroy"):
+    # Others may keep more in their world than a new one would have.
+    if any(base.__module__.startswith(BOX2D) for base in type(made.unwrapped).__mro__):
         made = FreshWorld(made)
     if env["frame_skip"] > 1:
         made = FrameSkip(made, env["frame_skip"])

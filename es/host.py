@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import threading
@@ -41,9 +42,9 @@ COMMAND_LINE = Host(
 class HostState:
     """A context that undoes what a training changes in its process.
 
-    `sys.path`, the shared generators of Python and NumPy, and once `libraries` is called, torch's
-    number of threads and Gymnasium's level of warnings. Of trainings in several threads, the first
-    notes all this, and the last restores it.
+    `sys.path`, environment variables, the shared generators of Python and NumPy, and once
+    `libraries` is called, torch's generator and number of threads, and Gymnasium's level of
+    warnings. Of trainings in several threads, the first notes all this, and the last restores it.
     """
 
     _lock = threading.Lock()
@@ -57,6 +58,7 @@ class HostState:
             HostState._users += 1
             if self._users == 1:
                 self._undo.callback(sys.path.__setitem__, slice(None), [*sys.path])
+                self._undo.callback(_restore_variables, dict(os.environ))
                 self._undo.callback(random.setstate, random.getstate())
                 self._undo.callback(np.random.set_state, np.random.get_state())
         return self
@@ -70,6 +72,7 @@ class HostState:
             level = gymnasium.logger.min_level
             self._undo.callback(setattr, gymnasium.logger, "min_level", level)
             self._undo.callback(torch.set_num_threads, torch.get_num_threads())
+            self._undo.callback(torch.set_rng_state, torch.get_rng_state())
             gymnasium.logger.min_level = gymnasium.logger.ERROR
             torch.set_num_threads(1)
 
@@ -78,3 +81,9 @@ class HostState:
             HostState._users -= 1
             if not self._users:
                 self._undo.close()
+
+
+def _restore_variables(before: dict[str, str]) -> None:
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)

@@ -71,8 +71,8 @@ class Interrupts:
 class HostInterrupts(Interrupts):
     """The interrupts of a program that calls a training: Ctrl-C, if Python handles it.
 
-    It always raises `Interrupted`, and never ends the process. In other threads than the main one,
-    or if the program has a handler of its own, nothing is handled.
+    It never ends the process: a second Ctrl-C raises `Interrupted` anywhere. In other threads than
+    the main one, or if the program has a handler of its own, nothing is handled.
     """
 
     def __enter__(self) -> Self:

@@ -11,6 +11,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from es.config import FIELDS, TYPES, Config, sources
 from es.config.keywords import KEYWORDS, errors_in_keywords, from_keywords
 from es.config.validation import validate
@@ -145,7 +147,8 @@ class _Follower:
         normalizer = trainer.normalizer
         statistics = normalizer.statistics() if normalizer else None
         self._policy.bind(trainer.strategy.theta.copy(), statistics, trainer.counters)
-        return self._callback(record, self._policy)
+        answer = self._callback(record, self._policy)
+        return bool(answer) if isinstance(answer, np.bool_) else answer
 
 
 def _check_callback(callback: Any) -> None:

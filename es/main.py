@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from es import __version__
 from es.config import Config, sources
 from es.config.validation import validate
-from es.errors import in_one_line
 from es.interrupts import Interrupts
 from es.kernels import TELL
 from es.program import execute, modules_for_workers, search_last
 from es.reports import NO_CURVE, one_shot
+from es.reports.first_line import first_line
 from es.rollouts.processes import PRELOAD, limit_threads, start_forkserver
 
 if TYPE_CHECKING:  # worker processes import this file, so it must import nothing heavy
@@ -48,7 +48,8 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         return show(config.list_envs, lambda name: make_env(describe_env(name)), tuned_settings())
     if not config.silent and not config.json:
         os.environ[TELL] = "1"
-        _say(_beginning(config))  # at once: what follows takes seconds
+        with suppress(OSError):  # the run's console tells if its line is lost
+            print(first_line(config), flush=True)  # at once: what follows takes seconds
     if not config.instead and config.workers != 0 and config.ray is None:
         os.environ[PRELOAD] = config.env_name
         # It imports them while this process imports torch.
@@ -77,19 +78,3 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     from es import train
 
     return train.train(config, restored, interrupts).status
-
-
-def _say(text: str) -> None:
-    """Print a line, unless it is lost: the run's console tells of that."""
-    with suppress(OSError):
-        print(text, flush=True)
-
-
-def _beginning(config: Config) -> str:
-    """Return what begins, as far as the settings say before anything is loaded."""
-    if config.restore:
-        return in_one_line(f"Loading {config.restore} ...")
-    workers = config.n + 1 if config.workers is None else config.workers
-    where = f"ray: {config.ray}" if config.ray else f"workers: {workers}"
-    network = f"{config.net}, " if config.net else "MLP, " if config.small_net else ""
-    return in_one_line(f"Training {config.env_name} ({network}{where}): starting ...")

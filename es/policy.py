@@ -49,7 +49,7 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
         shape = env.observation_space.shape or ()
         actions = _describe_actions(config, describe_actions(env.action_space, config.env_name))
         check_first_step(env, config.env_name)
-        unseen = env.get_wrapper_attr("unseen") if env.has_wrapper_attr("unseen") else ()
+        unseen = env.get_wrapper_attr("es_unseen") if env.has_wrapper_attr("es_unseen") else ()
     finally:
         complaint = close(env)
     if complaint:

@@ -23,6 +23,27 @@ class Strange(gymnasium.Env):
         return self.observation_space.sample(), float(np.mean(action)), False, False, {}
 
 
+class Crowded(Strange):
+    """Has attributes that others have for other things, pays arrays of one number, and is seen."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (as Gymnasium's own)
+    world, unseen = "its own", 3
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(BOX, spaces.Box(0, 1, (1,)))
+        self.render_mode = render_mode
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, *rest = super().step(action)
+        return observation, np.array([1 + reward]), *rest
+
+    def render(self) -> Any:
+        return np.zeros((32, 32, 3), np.uint8)
+
+    def _destroy(self) -> None:
+        raise AssertionError("not the program's to call")
+
+
 class Weighted(gymnasium.Wrapper):
     """Pays two numbers, weighted: the reward and the step's cost."""
 
@@ -76,6 +97,7 @@ SPACES: dict[str, tuple[spaces.Space, spaces.Space]] = {
     "Unbounded": (BOX, spaces.Box(-np.inf, np.inf, (2,))),
     "Words": (spaces.Text(9), spaces.Discrete(2)),
 }
+gymnasium.register("Crowded-v0", "tests.strange:Crowded", max_episode_steps=4)
 for name, (observations, actions) in SPACES.items():
     gymnasium.register(
         f"{name}-v0",

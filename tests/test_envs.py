@@ -1,3 +1,5 @@
+from typing import Any
+
 import ale_py
 import cv2
 import gymnasium
@@ -43,6 +45,19 @@ def test_an_episode_depends_on_its_seed_and_actions_alone(name):
     assert play(env, 8, steps) != expected
     env.close()
     other.close()
+
+
+@pytest.mark.parametrize("name", ["CarRacing-v3", "LunarLander-v3"])
+def test_a_fresh_world_is_like_the_one_that_the_environment_made(name):
+    found = []
+    for env in (make_env(describe_env(name)), gymnasium.make(name)):
+        env.reset(seed=3)
+        env.action_space.seed(3)
+        for _ in range(30):
+            env.step(env.action_space.sample())
+        base: Any = env.unwrapped
+        found.append([tuple(body.position) for body in base.world.bodies])
+    assert found[0] == found[1]
 
 
 def test_fresh_worlds_are_needed():

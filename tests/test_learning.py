@@ -90,12 +90,21 @@ def test_it_is_the_run_of_the_command_line_and_changes_nothing_in_its_process(
     assert capfd.readouterr().err == ""
 
 
+def test_what_is_played_in_its_process_changes_nothing_there(monkeypatch, short_folder):
+    monkeypatch.setenv("TMPDIR", short_folder)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)  # which films of Pygame's set
+    before = state_of_this_process()
+    learn(env_name="CartPole-v1", net="tests.nets:Plain", workers=0, n=4, video_every=1,
+          max_gradient_updates=2)  # fmt: skip
+    assert state_of_this_process() == before
+
+
 def test_a_callback_sees_each_update_with_its_policy_and_may_end_the_run():
     seen = []
 
     def follow(row, policy):
         seen.append((row, policy.update, policy(OBSERVATION), policy.frames))
-        return row.update < 3
+        return np.float64(row.update) < 3  # NumPy's False
 
     run = learn(**HERE, callback=follow, max_gradient_updates=9, lr=3.0, save_every=1)
     assert [row.update for row, *_ in seen] == [1, 2, 3] == [*run.history["update"]]

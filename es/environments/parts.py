@@ -51,13 +51,13 @@ class PartsView:
 
 
 class AsParts(gymnasium.ObservationWrapper):
-    """See Dicts as `PartsView` does. unseen: the Text entries left out."""
+    """See Dicts as `PartsView` does. es_unseen: the Text entries left out."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
         self._view = PartsView(env)
         self.observation_space = self._view.space
-        self.unseen = [*texts(env.observation_space)]
+        self.es_unseen = [*texts(env.observation_space)]
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Start an episode."""

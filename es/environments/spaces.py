@@ -127,11 +127,11 @@ def as_vector(env: gymnasium.Env, name: str, *, shaped: bool = False) -> gymnasi
 
 
 class AsVector(gymnasium.wrappers.TransformObservation):
-    """Flatten what of the observations belongs to `space`. unseen: the Text entries left out."""
+    """Flatten what of the observations belongs to `space`. es_unseen: the Text entries left out."""
 
     def __init__(self, env: gymnasium.Env, space: spaces.Space) -> None:
         super().__init__(env, partial(spaces.flatten, space), spaces.flatten_space(space))
-        self.unseen = [*texts(env.observation_space)]
+        self.es_unseen = [*texts(env.observation_space)]
 
 
 def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 from es.noise import Stream, derive_seeds
+from es.rollouts.rollout import as_number
 
 Outcome = tuple[Any, Any, bool, bool, dict[str, Any]]
 
@@ -37,7 +38,7 @@ class FrameSkip(gymnasium.Wrapper):
         total = 0.0
         for _ in range(self._count):
             observation, reward, terminated, truncated, info = self.env.step(action)
-            total += float(reward)
+            total += as_number(reward)
             if terminated or truncated:
                 break
         return observation, total, terminated, truncated, info

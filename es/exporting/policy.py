@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from es.networks.own import with_state
+
 
 class ExportedPolicy(nn.Module):
     """Choose actions, and remember in one vector what has to be remembered.
@@ -65,8 +67,7 @@ class ExportedPolicy(nn.Module):
         return action if state is None else (action, self._pack(shown, memory))
 
     def _play(self, seen: Any, memory: Any) -> tuple[Tensor, Any]:
-        result = self._network(seen, memory)
-        return result if isinstance(result, tuple) and len(result) == 2 else (result, None)
+        return with_state(self._network(seen, memory))
 
     def _pack(self, shown: Any, memory: Any) -> Tensor:
         leaves = [leaf for leaf in tree_flatten((shown, memory))[0] if leaf is not None]

@@ -56,7 +56,7 @@ class ShowFrames(gymnasium.Wrapper):
     def step(self, action: Any) -> Any:
         """Play a step and show it."""
         outcome = super().step(action)
-        self._return += float(outcome[1])
+        self._return += np.asarray(outcome[1]).item()  # it may be an array of one number
         self._show()
         return outcome
 

@@ -28,7 +28,7 @@ class Advisor:
 
     def advise(self, record: Record, population: Population, cap: int) -> Iterator[str]:
         """Yield advice after an update. cap: the most steps of its episodes."""
-        self._equal = self._equal + 1 if all_equal(record) else 0
+        self._equal = self._equal + 1 if np.ptp(population.fitness) == 0 else 0
         if self._equal == EQUAL_UPDATES and not self._told:
             self._told = True
             yield (
@@ -43,11 +43,6 @@ class Advisor:
                 f"{counted(waiting, 'perturbation')} played until the limit of steps for a return "
                 "of 0. If the game waits for the button FIRE, --fire-reset presses it."
             )
-
-
-def all_equal(record: Record) -> bool:
-    """Return whether all returns of the update's perturbations are the same number."""
-    return record.return_min == record.return_max and not record.non_finite
 
 
 def waiting_episodes(population: Population, cap: int) -> int:

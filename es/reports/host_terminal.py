@@ -65,9 +65,9 @@ class NotebookView(RunView):
             self._picture(), raw=True, display_id=True
         )
 
-    def report(self, record: Record, best: float | None) -> None:
-        """Show the figures of an update, and the best score so far."""
-        super().report(record, best)
+    def report(self, record: Record, n: int, best: float | None) -> None:
+        """Show the figures of an update of n perturbations, and the best score so far."""
+        super().report(record, n, best)
         self.done = self.done
 
     def refresh(self) -> None:

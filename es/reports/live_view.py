@@ -38,7 +38,6 @@ class RunLimits(NamedTuple):
 
     title: str
     run_dir: Path
-    perturbations: int
     target: float | None
     caps: Mapping[str, float]
     began: Counters
@@ -61,7 +60,7 @@ class RunView(Live):
         self._start = time.monotonic() - limits.began.wall_seconds
         self._returns = array("d", returns)
         self._record: Record | None = None  # of this process's last update
-        self._best = limits.began.best_score
+        self._n, self._best = 0, limits.began.best_score
         self._batch: tuple[str, int] | None = None
         self.done = 0  # episodes of the batch
         super().__init__(console=console, vertical_overflow="crop")
@@ -70,10 +69,10 @@ class RunView(Live):
         """Show a batch, none of whose episodes is done."""
         self.done, self._batch = 0, (name, episodes)
 
-    def report(self, record: Record, best: float | None) -> None:
-        """Show the figures of an update, and the best score so far."""
+    def report(self, record: Record, n: int, best: float | None) -> None:
+        """Show the figures of an update of n perturbations, and the best score so far."""
         self._returns.append(record.unperturbed_return)
-        self._record, self._best = record, best
+        self._record, self._n, self._best = record, n, best
 
     def refresh(self) -> None:
         """Draw the current state, or stop if the terminal has gone."""
@@ -146,7 +145,7 @@ class RunView(Live):
             f"max {_number(record.return_max)}",
             f"min {_number(record.return_min)}",
             f"unperturbed {_number(record.unperturbed_return)}",
-            f"rank {record.unperturbed_rank} of {self._limits.perturbations + 1}",
+            f"rank {record.unperturbed_rank} of {self._n + 1}",
         ]
         if self._best is not None:
             items.append(f"best {_number(self._best)}")

@@ -72,7 +72,7 @@ class Terminal:
         cap: the most steps of a training episode. best: the best score so far, if there is one.
         """
         if self._view:
-            self._view.report(record, best)
+            self._view.report(record, n, best)
             return
         if text := self._log.add(record, n=n, cap=cap, use_adam=use_adam):
             self.say(text)

@@ -16,7 +16,7 @@ from es.program import IN_CHECKOUT, PROJECT
 OPEN_FILES = 8192  # enough for two thousand workers, and less than any system's limit
 CORES = "ES_CORES"  # this variable limits the number of cores that are used
 PRELOAD = "ES_PRELOAD"  # this variable names the environment whose simulator is preloaded
-IMPORTS = "ES_IMPORTS"  # this variable names the modules of the user's own that are imported
+IMPORTS = "ES_IMPORTS"  # this variable names the flags whose modules are the user's own, if any
 MASTER = "ES_MASTER"  # this variable names the fork server's master, and its socket's folder
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"

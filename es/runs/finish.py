@@ -61,7 +61,7 @@ def run_limits(config: Config, run_dir: Path, counters: Counters) -> RunLimits:
     given = {name: cap for name, cap in caps.items() if cap is not None}
     if given == {"update": FIELDS["max_gradient_updates"].default}:
         given = {}  # so far away that nobody means it
-    return RunLimits(config.env_name, run_dir, config.n, config.target_return, given, counters)
+    return RunLimits(config.env_name, run_dir, config.target_return, given, counters)
 
 
 def met_before(config: Config, restored: Restored) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from es.config import Config, flag, sources
+from es.config import FIELDS, Config, flag, sources
 from es.config.flags import argument, read
 from es.config.option import COUNT, NOT_EMPTY, SEED, option
 from es.config.validation import require, validate
@@ -17,8 +17,8 @@ from es.errors import UsageError
 BUDGETS = ("max_frames", "max_minutes", "max_gradient_updates")
 # Settings of the trainer that make no sense for many runs.
 REFUSED = (
-    "restore", "override", "run_dir", "ray", "wandb", "test", "episodes", "no_render", "video",
-    "json", "stochastic_start", "list_envs", "version", "save_every", "video_every", "log_every",
+    "restore", "override", "run_dir", "ray", "ray_timeout", "wandb", "save_every", "video_every",
+    "log_every", *(name for name, field in FIELDS.items() if field.metadata["group"] == "watching"),
 )  # fmt: skip
 own = partial(option, group="sweep", saved=False)
 

@@ -49,13 +49,16 @@ def test_weight_decay_of_adam_is_l2_and_of_adamw_decoupled(optimizer):
     np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_clipup_against_its_formula():
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+def test_clipup_against_its_formula(decay):
     """Toklu et al. 2020, algorithm 1; only the first step is shorter than the maximum speed."""
     strategy = Strategy(
-        theta(), n=8, sigma=0.05, lr=0.03, optimizer_name="clipup", max_speed=0.04, seed=1
-    )
+        theta(), n=8, sigma=0.05, lr=0.03, optimizer_name="clipup", max_speed=0.04,
+        weight_decay=decay, seed=1,
+    )  # fmt: skip
     velocity, speeds = np.zeros(SIZE), []
-    for before, gradient in steps(strategy, 4):
+    for before, estimate in steps(strategy, 4):
+        gradient = estimate - decay * before
         velocity = 0.9 * velocity + 0.03 * gradient / np.linalg.norm(gradient.astype(np.float64))
         velocity *= min(1.0, 0.04 / float(np.linalg.norm(velocity)))
         speeds.append(np.linalg.norm(velocity))

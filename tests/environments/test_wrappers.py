@@ -95,6 +95,26 @@ def test_an_episode_that_ends_in_its_no_ops_begins_with_fewer():
     assert counts == {0, 1, 2, 3, 4}
 
 
+def test_a_start_that_ends_an_episode_is_repeated_with_fewer_of_the_same_actions():
+    env: Any = Counting(length=5)
+    wrapped = RandomStart(Plain(env), 30, noops=False)
+    played: list[int] = []
+    counts = set()
+
+    def pay(action, over):
+        played.append(action)
+        return 0.0
+
+    env.reward = pay
+    for seed in range(40):
+        played.clear()
+        wrapped.reset(seed=seed)
+        if len(played) > env.steps:  # 5 actions ended the episode
+            assert played[5:] == played[: env.steps]
+            counts.add(env.steps)
+    assert counts == {0, 1, 2, 3, 4}
+
+
 def test_fire_begins_each_life_whatever_is_chosen():
     waiting, env = (
         make_env(describe_env("BreakoutDeterministic-v4", fire_reset=fire))

@@ -40,6 +40,19 @@ def test_the_same_episodes_are_recorded_as_are_played_unseen(program, checkpoint
     assert rewards(recorded) == rewards(unseen)
 
 
+@pytest.mark.parametrize("skip", [1, 2])
+def test_an_environment_may_pay_arrays_and_have_any_attributes(program, skip):
+    crowded = ("--env-name", "tests.strange:Crowded-v0", "--small-net", "--workers", 0)
+    options = (*crowded, "--n", 4, "--max-gradient-updates", 1, "--frame-skip", skip)
+    status, out, err = program(*options, "--run-dir", "run")
+    assert (status, err) == (0, "")
+    assert "Text is not seen" not in out
+    watched = ("--test", "--restore", "run", *crowded[:2], "--video", "out.mp4", "--episodes", 1)
+    status, out, err = program(*watched)
+    assert (status, err) == (0, "")
+    assert float(rewards(out)[0]) >= 4
+
+
 def test_a_viewer_is_told_the_episode_and_its_return_so_far(monkeypatch):
     seen = []
     monkeypatch.setattr("es.rendering.show_frames.Picture", lambda *what: seen.append(what[1:]))

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from es.algorithm.population import Population
+from es.algorithm.population import Population, group_by_perturbation
 from es.reports.advice import Advisor, after_missing_the_target
 from es.reports.tables import read_progress
+from es.rollouts.rollout import Result
 from tests.records import record, write_progress
 
 EQUAL: dict[str, Any] = {"return_min": -200.0, "return_max": -200.0}
@@ -17,7 +18,7 @@ EQUAL: dict[str, Any] = {"return_min": -200.0, "return_max": -200.0}
 def told(records, *populations, fire=False, cap=500):
     """The advice after each of these updates."""
     advisor = Advisor(fire=fire)
-    batches = populations or [population([1.0], [9])] * len(records)
+    batches = populations or [UNEQUAL] * len(records)
     pairs = zip(records, batches, strict=True)
     return [[*advisor.advise(each, batch, cap)] for each, batch in pairs]
 
@@ -26,9 +27,12 @@ def population(returns, lengths):
     return Population(np.array(returns), np.array(returns), lengths, 0.0, 1)
 
 
+UNEQUAL = population([1.0, 2.0], [9, 9])
+
+
 def test_equal_returns_for_many_updates_in_a_row_are_told_once():
-    equal, other = record(1)._replace(**EQUAL), record(1)
-    found = told([equal] * 9 + [other] + [equal] * 25)
+    equal = population([-200.0] * 2, [9] * 2)
+    found = told([record(1)._replace(**EQUAL)] * 35, *[equal] * 9, UNEQUAL, *[equal] * 25)
     (at,) = (index for index, advice in enumerate(found) if advice)
     assert at == 19
     (advice,) = found[at]
@@ -36,8 +40,10 @@ def test_equal_returns_for_many_updates_in_a_row_are_told_once():
     assert "--sigma (it is 0.05)" in advice
 
 
-def test_returns_that_are_no_numbers_are_not_equal():
-    assert not any(told([record(1)._replace(**EQUAL, non_finite=1)] * 20))
+def test_equal_returns_teach_where_each_step_costs():
+    results = [Result(0, -200.0, steps, None) for steps in (9, 10, 9)]
+    assert not any(told([record(1)] * 20, *[group_by_perturbation(results, 1, 0.5)] * 20))
+    assert any(told([record(1)] * 20, *[group_by_perturbation(results, 1)] * 20))
 
 
 @pytest.mark.parametrize(

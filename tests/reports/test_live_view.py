@@ -14,7 +14,7 @@ from es.runs.checkpoint import Counters
 from tests.records import record
 
 BEGAN = Counters(0, 0, 0, 0.0, 500, None, 0.1, 0.05)
-LIMITS = RunLimits("CartPole-v1", Path("checkpoints/CartPole-v1"), 40, None, {}, BEGAN)
+LIMITS = RunLimits("CartPole-v1", Path("checkpoints/CartPole-v1"), None, {}, BEGAN)
 TENTH = record(10)._replace(frames=1000, wall_seconds=20.0, unperturbed_return=25.0)
 
 
@@ -48,7 +48,7 @@ def show(monkeypatch):
         run = LIMITS._replace(**limits)
         view = RunView(screen, run, returns, lambda: "2 workers")
         if update:
-            view.report(update, best)
+            view.report(update, 60, best)
         if batch:
             view.begin(*batch[:2])
             view.done = batch[2]
@@ -159,7 +159,7 @@ def test_the_figures_of_the_last_update(show):
     for words in (
         f"CartPole-v1  {'a' * 90}  2 workers",
         "update 11: 23 of 41 episodes  1,000 steps/s  elapsed 4:00:00  left ",
-        "return -1.235e+06 ± 9.9e+30  max 15.00  min 5.00  unperturbed 25.00  rank 2 of 41  ",
+        "return -1.235e+06 ± 9.9e+30  max 15.00  min 5.00  unperturbed 25.00  rank 2 of 61  ",
         "best 25.00  3 not finite",
     ):
         assert words in text

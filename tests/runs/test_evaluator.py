@@ -201,3 +201,12 @@ def test_evaluations_decide_on_the_best_checkpoint(program):
     assert np.mean(returns) == read(RUN / "latest.safetensors").counters.best_score
     assert f"Evaluation after {best.counters.update} updates: mean {np.mean(returns):.2f}" in out
     assert program("--restore", RUN / "latest.safetensors")[1].startswith("Finished already: ")
+
+
+def test_a_policy_is_evaluated_again_where_scores_no_longer_compare(program):
+    program.train("--max-gradient-updates", 2, "--eval-every", 2, "--eval-episodes", 3)
+    again = ("--restore", RUN, "--override", "--max-episode-length", 7, "--workers", 0)
+    _, out, _ = program(*again, "--max-gradient-updates", 3)
+    assert "Evaluation after 2 updates: mean 7.00" in out
+    best = read(RUN / "best.safetensors")
+    assert (best.counters.best_score, best.settings["max_episode_length"]) == (7.0, 7)

@@ -34,6 +34,7 @@ def plan(capfd, monkeypatch):
         ("--max-frames 9 --restore run/latest.safetensors", "--restore: is for a single run"),
         ("--max-frames 9 --run-dir run", "--run-dir: is for a single run"),
         ("--max-frames 9 --test", "--test: is for a single run"),
+        ("--max-frames 9 --export policy.onnx", "--export: is for a single run"),
         ("--max-frames 9 --ray local", "--ray: is for a single run"),
         ("--max-frames 9 --env-name Pnog-v5", "--env-name Pnog-v5"),
         ("--max-frames 9 --space missing.toml", "--space missing.toml: cannot be read"),
