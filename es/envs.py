@@ -97,7 +97,7 @@ def describe_env(
         ("--fire-reset", fire_reset),
     ):
         if is_given:
-            raise UsageError(f"{given_flag}: is for Atari games, and {name} is none")
+            raise UsageError(f"{given_flag}: is for Atari games, and {name} is not one")
     return description
 
 
@@ -210,7 +210,9 @@ def _hint(name: str) -> str:
     known = catalogue.names_of(module) if module else catalogue.known_names()
     by_lower = {each.rpartition(":")[2].lower(): each for each in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    if close:
+    # A version that two names share does not make them alike.
+    bare = [each.lower().partition("-v")[0] for each in (word, *close)]
+    if difflib.get_close_matches(bare[0], bare[1:], n=1, cutoff=0.7):
         return f"; did you mean {by_lower[close[0]]}?"
     if module:
         return f"; give an id that {module} registers (gymnasium.register)"

@@ -84,7 +84,7 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
 
             settings["env_name"] = register_creator(settings["env_name"])
         given, objects = from_keywords(settings)
-        file = sources.read_config(given.get("config"), given.get("net"))
+        file = sources.read_config(Config(**given), given)
 
         def parse(own: Mapping[str, Any]) -> Config:
             return sources.complete({**own, **file, **given})

@@ -34,7 +34,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     if config.version:
         print(f"es {__version__}")
         return 0
-    file = sources.read_config(config.config, config.net)
+    file = sources.read_config(config, sources.given(argv))
     if file:
         config = sources.parse(argv, file)
     validate(config, combinations=not config.restore)

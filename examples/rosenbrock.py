@@ -1,6 +1,6 @@
 """Minimise any function with ask and tell: the 100-dimensional Rosenbrock function, in parallel.
 
-python examples/rosenbrock.py [UPDATES]
+In the project's folder: python -m examples.rosenbrock [UPDATES]
 """
 
 import sys

@@ -88,6 +88,12 @@ def test_an_unknown_name_gets_the_closest_one_as_a_hint(typed, meant):
         describe_env(typed)
 
 
+@pytest.mark.parametrize("typed", ["MyEnv-v0", "Chess-v0"])
+def test_names_that_share_a_version_alone_are_not_alike(typed):
+    with pytest.raises(UsageError, match=f"--env-name MODULE:{typed}$"):
+        describe_env(typed)
+
+
 def test_a_class_is_no_name_of_an_environment():
     with pytest.raises(UsageError, match=r"give an id that tests.strange registers"):
         describe_env("tests.strange:Strange")

@@ -21,6 +21,12 @@ COLOUR = re.compile(r"\x1b\[[\d;]*m")
 RULE = re.compile(r"^ +[─-]{9,} *\n", re.MULTILINE)  # between the sections of tyro's box
 FLAG = re.compile(r"^ {6}(--.*?) *$", re.MULTILINE)  # a flag that tyro suggests or explains
 MOST_SUGGESTED = 3
+PLAIN = (  # words for what tyro and Python say
+    (r"no type matching \S+ could be instantiated from \[(.*)\]", r"\1 does not fit"),
+    (r"Could not find valid parse for arguments: \[(.*)\]", r"\1 does not fit"),
+    (r"invalid literal for int\(\) with base 10: (.*)", r"\1 is not a whole number"),
+    (r"could not convert string to float: (.*)", r"\1 is not a number"),
+)
 
 
 def read(kind: Any, argv: Sequence[str], tool: str, **options: Any) -> Any:
@@ -86,6 +92,9 @@ def _one_line(box: str) -> str:
     lines = [line.strip() for line in head.splitlines()[1:] or sections.pop(0).splitlines()]
     until = lines.index("") if "" in lines else None
     text = " ".join(lines[:until]).removeprefix("Error parsing ").rstrip(".")
+    for pattern, plain in PLAIN:
+        text = re.sub(pattern, plain, text)
+    text = re.sub(r"(?<=one of \()[^)]*", _sorted_choices, text)
     rest = "".join(sections)
     flags = FLAG.findall(rest)
     if "Argument helptext:" in rest:
@@ -96,6 +105,11 @@ def _one_line(box: str) -> str:
     if flags:
         return f"{text}; perhaps you meant {' or '.join(flags[:MOST_SUGGESTED])}"
     return f"{text}; see --help"
+
+
+def _sorted_choices(listed: re.Match[str]) -> str:
+    """Return a list of choices in a fixed order; tyro makes it of a set."""
+    return ", ".join(sorted({*listed[0].split(", ")} - {"'None'"}))
 
 
 def _metavar(kind: Any) -> str | None:

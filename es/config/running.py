@@ -20,10 +20,16 @@ class RunSettings:
         100_000, "Updates at most, counted from the run's first.", option.LIMIT
     )
     max_frames: int | None = ending(
-        None, "End after this many training steps.", option.LIMIT, shown="no limit"
+        None,
+        "End after this many training steps, counted from the run's first.",
+        option.LIMIT,
+        shown="no limit",
     )
     max_minutes: float | None = ending(
-        None, "End after this many minutes of training.", option.POSITIVE, shown="no limit"
+        None,
+        "End after this many minutes of training, those before a --restore included.",
+        option.POSITIVE,
+        shown="no limit",
     )
     target_return: float | None = ending(
         None,
@@ -95,7 +101,10 @@ class RunSettings:
         saved=False,
     )
     config: str | None = run(
-        None, "TOML file with settings; flags go before it.", shown="none", saved=False
+        None,
+        "TOML file with settings; flags go before it. Its target holds for its own --env-name.",
+        shown="none",
+        saved=False,
     )
     restore: str = run("", "Checkpoint to start from.", shown="none")
     override: bool = run(False, "Let flags change a restored run's algorithm settings.")

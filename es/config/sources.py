@@ -1,13 +1,15 @@
 """Sources of settings: the flags, over a TOML file, a restored checkpoint and the defaults."""
 
 import dataclasses
+import difflib
 import json
 import reprlib
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from es.config import ALGORITHM, FIELDS, OF_OUR_NETWORKS, TYPES, Config, flag, shipped, shown
+from es.config.elsewhere import OURS
 from es.config.flags import argument, read
 from es.config.validation import validate
 from es.errors import UsageError, in_one_line
@@ -75,13 +77,15 @@ def field_names(keys: Iterable[str], source: str) -> dict[str, str]:
 
     Raise UsageError, naming `source`, for an unknown key, or two of the same field.
     """
-    known = {flag(name)[2:]: name for name in FIELDS} | {name: name for name in FIELDS}
+    known = {word: name for name in FIELDS for word in (flag(name)[2:], name)}
     keys_of: dict[str, str] = {}
     for key in keys:
         if key not in known:
-            raise UsageError(f"{source}: unknown setting {key!r} (see --help)")
-        other = keys_of.setdefault(known[key], key)
-        if other != key:
+            ours = OURS.get(f"--{key.replace('_', '-')}", "--")[2:]
+            close = ours or "".join(difflib.get_close_matches(key, known, n=1))
+            hint = f"; perhaps you meant {close}" if close else " (see --help)"
+            raise UsageError(f"{source}: unknown setting {key!r}{hint}")
+        if (other := keys_of.setdefault(known[key], key)) != key:
             raise UsageError(
                 f"{source}: {flag(known[key])} is set twice, as {other} and as {key}; "
                 "leave one of them out"
@@ -110,10 +114,17 @@ def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
     return checked
 
 
-def read_config(path: str | None, net: str | None) -> dict[str, Any]:
-    """Return the settings in the file of --config, if any; with --net without our networks'."""
-    file = read_toml(path) if path is not None else {}
-    return {name: file[name] for name in file if not (net and name in OF_OUR_NETWORKS)}
+def read_config(flags: Config, given: Collection[str]) -> dict[str, Any]:
+    """Return the settings in the file of --config, if any, by field name.
+
+    Those of our networks are left out with --net, and the file's target and directory with another
+    --env-name than its own. given: the fields that are set by flags.
+    """
+    file = read_toml(flags.config) if flags.config is not None else {}
+    left_out = {*OF_OUR_NETWORKS} if flags.net else set[str]()
+    if "env_name" in given and flags.env_name != file.get("env_name", flags.env_name):
+        left_out |= {"target_return", "run_dir"}
+    return {name: file[name] for name in file if name not in left_out}
 
 
 def read_toml(path: str, named: str = "--config") -> dict[str, Any]:

@@ -96,7 +96,7 @@ def _validate_combinations(config: Config) -> None:
         f"--net-kwargs {shown(config.net_kwargs)}: are arguments of --net; give both or none": (
             config.net_kwargs and not config.net
         ),
-        "--init zero: is for linear policies, whose layers are no products; give --hidden-sizes "
+        "--init zero: is for linear policies, which have no hidden layers; give --hidden-sizes "
         "without numbers": config.init == "zero" and bool(config.hidden_sizes),
         f"--activation {config.activation}: is for hidden layers, and --hidden-sizes names none": (
             not config.hidden_sizes and config.activation != "selu"

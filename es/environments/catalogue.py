@@ -42,7 +42,7 @@ def show(words: Sequence[str], make: Make, tuned: Mapping[str, Sequence[str]]) -
         else:
             print(ROW.format(name, *rows[key], " ".join(tuned.get(name, ()))).rstrip(), flush=True)
     if missing:
-        print(f"{missing} more are registered, but not supported or not installed.")
+        print(f"Not supported or not installed: {missing} more.")
     if not words:
         print(
             "Older versions: --list-envs NAME. Each game is also there by its old name, "

@@ -42,7 +42,8 @@ class VideoRecorder:
         self._failure = self._not_shown = ""
         self._told = self._hurried = False
         self._queue: SimpleQueue[Path | None] = SimpleQueue()
-        for snapshot in sorted(self._folder.glob(SNAPSHOTS), key=_counts):
+        self._earlier = sorted(self._folder.glob(SNAPSHOTS), key=_counts)
+        for snapshot in self._earlier:
             self._queue.put(snapshot)
         self._thread = threading.Thread(target=self._work, name="videos", daemon=True)
         self._thread.start()
@@ -50,7 +51,7 @@ class VideoRecorder:
     def record(self, checkpoint: Checkpoint) -> None:
         """Have an episode of the checkpoint's policy recorded; raise OSError."""
         self._directory.check()  # another run may have taken its place
-        pending = sorted(self._folder.glob(SNAPSHOTS), key=_counts)
+        pending = sorted({*self._folder.glob(SNAPSHOTS)} - {*self._earlier}, key=_counts)
         if len(pending) >= MOST_WAITING:
             for every_other in pending[2::2]:  # the first is being recorded, or soon the second
                 every_other.unlink(missing_ok=True)

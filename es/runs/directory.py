@@ -65,7 +65,7 @@ def _reason(error: Exception, path: Path) -> str:
     if getattr(error, "errno", None) in IN_THE_WAY:
         for part in (path, *path.parents):
             if os.path.lexists(part) and not part.is_dir():
-                return f"{part} is no directory"
+                return f"{part} is not a directory"
     reason = getattr(error, "strerror", None) or error
     # If one file was to replace another, the second name is that of the other.
     where = getattr(error, "filename2", None) or getattr(error, "filename", None) or path

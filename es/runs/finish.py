@@ -6,7 +6,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from es.config import FIELDS, Config, on_a_command_line
+from es.config import FIELDS, Config, flag, on_a_command_line
 from es.errors import RunError
 from es.interrupts import Interrupted, Interrupts
 from es.program import command
@@ -23,6 +23,7 @@ from es.runs.directory import LATEST, PROGRESS, open_existing
 from es.runs.restored import Restored, scored_alike
 
 MISSED = 1  # exit status of a run that did not reach its target
+LIMITS = ("max_frames", "max_minutes", "max_gradient_updates")
 
 
 class Outcome(NamedTuple):
@@ -100,7 +101,9 @@ def finished_already(
             interrupts.defer()
             recorder = VideoRecorder(directory, config.imported, console)
             recorder.close(lambda: interrupts.received is not None)
-    console.close(f"Finished already: the run of {config.restore} has reached {met}.")
+    console.close(
+        f"Finished already: the run of {config.restore} has reached {met}: raise that to carry on."
+    )
     assert isinstance(restored, Checkpoint)
     solved = solved_before(config, restored) is not None
     return Outcome(0, checkpoint.parent, solved, restored)
@@ -194,5 +197,10 @@ def _advice(config: Config, run_dir: Path) -> str:
     """Return what to try after a run that did not reach its target, if its figures can be read."""
     with suppress(OSError, ValueError):
         progress = read_progress(run_dir / PROGRESS)
-        return after_missing_the_target(progress, continue_command(config, run_dir / LATEST))
+        higher: list[str] = []
+        for name in LIMITS:
+            if getattr(config, name) != FIELDS[name].default:
+                higher += flag(name), str(2 * getattr(config, name))
+        carry_on = continue_command(config, run_dir / LATEST, *higher)
+        return after_missing_the_target(progress, carry_on)
     return ""

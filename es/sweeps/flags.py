@@ -72,10 +72,10 @@ def read_base(rest: Sequence[str]) -> tuple[Config, set[str]]:
     wrong, or make no sense for many runs.
     """
     config = sources.parse(rest, others=_arguments())  # one of which may be misspelled
-    file = sources.read_config(config.config, config.net)
+    given = sources.given(rest)
+    file = sources.read_config(config, given)
     if file:
         config = sources.parse(rest, file)
-    given = sources.given(rest)
     for name in REFUSED:
         if name in given:
             raise UsageError(f"{flag(name)}: is for a single run; leave it out")

@@ -1,7 +1,7 @@
 import pytest
 
 from es.config import Config
-from es.config.sources import differences, parse, read_toml, write_toml
+from es.config.sources import differences, given, parse, read_config, read_toml, write_toml
 from es.errors import UsageError
 
 
@@ -12,6 +12,16 @@ def test_later_layers_win(tmp_path):
     assert (config.sigma, config.lr, config.use_adam) == (0.5, 2.0, True)
     assert (config.env_name, config.workers, config.n) == ("B", "auto", 40)
     assert not parse(["--no-useAdam"], layers).use_adam
+
+
+@pytest.mark.parametrize("name", ["B", "A"])
+def test_a_files_target_and_directory_hold_for_its_own_task(tmp_path, name):
+    file = {"env_name": "A", "target_return": 5.0, "run_dir": "a", "n": 8}
+    (tmp_path / "a.toml").write_text(write_toml(file))
+    words = ["--config", str(tmp_path / "a.toml"), "--env-name", name]
+    kept = {"env_name": "A", "n": 8} if name == "B" else file
+    assert read_config(parse(words), given(words)) == kept
+    assert read_config(parse(words[:2]), given(words[:2])) == file
 
 
 def test_settings_survive_a_file(tmp_path):
@@ -35,7 +45,7 @@ def test_what_a_command_does_once_is_not_saved():
         ("lr = ", "not valid TOML"),
         ("lr-decay = 0.9\nlr_decay = 0.8", "--lr-decay is set twice, as lr-decay and as lr_decay;"),
         ("\xff\xfe", "not valid TOML"),
-        ("learning-rate = 1", "unknown setting 'learning-rate'"),
+        ("learning-rate = 1", "unknown setting 'learning-rate'; perhaps you meant lr"),
         ('lr = "fast"', "lr = 'fast': must be a valid number"),
         ("lr = true", "lr = True: must be a valid number"),
         ("n = 4.5", "n = 4.5: must be a valid integer"),

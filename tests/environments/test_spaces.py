@@ -63,7 +63,7 @@ def test_the_texts_of_dicts_are_left_out_and_named():
     seen = {"a": "some", "b": np.array([0.5, -0.5], np.float32), "e": {"c": 1, "d": "other"}}
     assert env.observation_space.shape == (4,)
     assert env.observation(seen).tolist() == [0.5, -0.5, 0, 1]
-    assert env.unseen == ["a", "e.d"]
+    assert env.es_unseen == ["a", "e.d"]
 
 
 def test_the_only_picture_of_a_dict_is_the_observation():

@@ -161,7 +161,7 @@ def test_fire_is_refused_where_there_is_no_such_action(name, arguments):
     "setting", [{"noop_max": 30}, {"sticky_actions": 0.25}, {"fire_reset": True}]
 )
 def test_settings_of_atari_games_are_errors_elsewhere(setting):
-    with pytest.raises(UsageError, match=r"is for Atari games, and CartPole-v1 is none"):
+    with pytest.raises(UsageError, match=r"is for Atari games, and CartPole-v1 is not one"):
         describe_env("CartPole-v1", **setting)
 
 

@@ -62,7 +62,7 @@ def test_a_folder_of_which_nothing_is_left_is_an_error(compare):
         ("", "RUN_DIR: is missing"),
         ("nowhere", "RUN_DIR nowhere: there is no such directory"),
         ("x" * 300, "xxx: there is no such directory"),
-        ("file", "RUN_DIR file: is no directory"),
+        ("file", "RUN_DIR file: is not a directory"),
         ("folder", "RUN_DIR folder: there is no progress.csv in it"),
         ("foreign", "RUN_DIR foreign/progress.csv: is no table of a run (it has no column update)"),
         ("torn", "torn/progress.csv: is no table of a run (line 4 is no row of numbers: '3,12')"),
@@ -78,7 +78,10 @@ def test_a_folder_of_which_nothing_is_left_is_an_error(compare):
         ("good --by frames good", "Unrecognized options: good; see --help"),
         ("good --output", "Missing value for argument '--output'"),
         ("good --output=", "--output : must be the name of files"),
-        ("good --output file/out", "--output file/out: cannot be written (file is no directory)"),
+        (
+            "good --output file/out",
+            "--output file/out: cannot be written (file is not a directory)",
+        ),
         ("good --output taken", "--output taken: cannot be written (taken.png: Is a directory)"),
     ],
 )

@@ -3,6 +3,7 @@
 import io
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import pytest
 from PIL.GifImagePlugin import GifImageFile
@@ -106,22 +107,33 @@ def checkpoint(program):
 
 
 def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatch, capfd):
-    """Every other video, never the last; the next process records the oldest first."""
+    """Every other video, never the last; the next process records what is left first, and all."""
+
+    def record(recorder, updates):
+        for update in updates:
+            counters = checkpoint.counters._replace(update=update, frames=100 * update)
+            recorder.record(checkpoint._replace(counters=counters))
+
     monkeypatch.setattr(VideoRecorder, "_work", lambda recorder: None)
-    recorder = VideoRecorder(run, {}, Terminal(silent=True))
-    for update in range(25):
-        counters = checkpoint.counters._replace(update=update, frames=100 * update)
-        recorder.record(checkpoint._replace(counters=counters))
+    record(VideoRecorder(run, {}, Terminal(silent=True)), range(25))
     err = capfd.readouterr().err
     assert err.count("\n") == 1
     assert "--video-every" in err
     monkeypatch.undo()
     recorded: list[str] = []
-    monkeypatch.setattr(
-        VideoRecorder, "_record", lambda recorder, snapshot: recorded.append(snapshot.name)
-    )
-    VideoRecorder(run, {}, Terminal(silent=True)).close(lambda: False)
-    kept = [0, *range(1, 20, 2), *range(20, 25)]
+    may_begin = Event()
+
+    def note(recorder, snapshot):
+        may_begin.wait()
+        if snapshot.exists():
+            recorded.append(snapshot.name)
+
+    monkeypatch.setattr(VideoRecorder, "_record", note)
+    following = VideoRecorder(run, {}, Terminal(silent=True))
+    record(following, range(25, 35))
+    may_begin.set()
+    following.close(lambda: False)
+    kept = [0, *range(1, 20, 2), *range(20, 35)]
     assert recorded == [f".update-{each}-frames-{100 * each}.safetensors" for each in kept]
 
 

@@ -110,10 +110,10 @@ def test_two_runs_at_once_and_the_lock_ends_with_its_process(tmp_path):
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("file/run", "/file is no directory"),
-        ("file/a/run", "/file is no directory"),
-        ("file", "/file is no directory"),
-        ("nowhere", "/nowhere is no directory"),
+        ("file/run", "/file is not a directory"),
+        ("file/a/run", "/file is not a directory"),
+        ("file", "/file is not a directory"),
+        ("nowhere", "/nowhere is not a directory"),
         ("x" * 300, "File name too long"),
         ("nul\0", "null byte"),
         ("loop/run", "[lL]oop|symbolic links"),

@@ -141,6 +141,7 @@ def test_missing_the_target_is_status_1(program):
     assert status == 1
     *_, advice, watch, last = out.splitlines()
     assert advice.startswith("So few updates show no trend: carry on with a higher limit: ")
+    assert advice.endswith(f" --max-gradient-updates 4 --restore {RUN}/latest.safetensors")
     assert watch.startswith("Watch it: ")
     assert last.startswith("Target not reached: ")
     assert last.endswith(f", saved as {RUN}/latest.safetensors")

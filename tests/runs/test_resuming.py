@@ -82,7 +82,7 @@ def test_a_finished_run_says_so(program):
     status, out, err = program("--restore", RUN / "latest.safetensors")
     assert (status, err) == (0, "")
     told = f"the run of {RUN}/latest.safetensors has reached 2 updates (--max-gradient-updates)"
-    assert out == f"Finished already: {told}.\n"
+    assert out == f"Finished already: {told}: raise that to carry on.\n"
     assert {path: path.read_bytes() for path in RUN.iterdir()} == before
 
 

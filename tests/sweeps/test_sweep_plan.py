@@ -26,10 +26,10 @@ def plan(capfd, monkeypatch):
     [
         ("--env-name CartPole-v1", "a trial needs a budget: give --max-frames"),
         ("--max-frames 9 --trial 3", "--trial, 3; perhaps you meant --trials INT"),
-        ("--max-frames 9 --trials many", "'many'; expected --trials INT"),
+        ("--max-frames 9 --trials many", "'many' is not a whole number; expected --trials INT"),
         ("--max-frames 9 --trials 0", "--trials 0: must be"),
         ("--max-frames 9 --jobs 0", "--jobs 0: must be"),
-        ("--max-frames much", "['much']; expected --max-frames INT"),
+        ("--max-frames much", "'much' does not fit; expected --max-frames INT"),
         ("--max-frames 9 --n 7", "--n 7: must be an even number"),
         ("--max-frames 9 --restore run/latest.safetensors", "--restore: is for a single run"),
         ("--max-frames 9 --run-dir run", "--run-dir: is for a single run"),

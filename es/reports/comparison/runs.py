@@ -134,7 +134,7 @@ def _find_runs(directory: Path, warn: Callable[[str], None]) -> list[Path]:
         warn(in_one_line(f"{reason}, and is left out"))
 
     if not os.path.isdir(directory):  # unlike Path.is_dir, this raises nothing
-        what = "is no directory" if os.path.exists(directory) else "there is no such directory"
+        what = "is not a directory" if os.path.exists(directory) else "there is no such directory"
         raise UsageError(f"RUN_DIR {directory}: {what}; {EXAMPLE}")
     if os.path.isfile(directory / PROGRESS):
         return [directory]
