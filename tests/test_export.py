@@ -167,7 +167,7 @@ def test_metadata_say_what_is_played_and_how_well(program):
         ("--export out --restore X --episodes 3", "--episodes 3: is for --test; give both"),
         ("--export out --restore X --wandb", "--wandb: is for training, and --export reports"),
         ("--export folder.pt2 --restore X", "--export folder.pt2: cannot be written (it is a"),
-        ("--export X/out.pt2 --restore X", "X/out.pt2: cannot be written (X is no directory)"),
+        ("--export X/out.pt2 --restore X", "X/out.pt2: cannot be written (X is not a directory)"),
         ("--export . --restore X", "--export .: cannot be written"),
         (
             "--export out --restore X --obs-norm",

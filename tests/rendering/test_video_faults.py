@@ -20,7 +20,7 @@ from tests.test_test import rewards
         (
             "run/latest.safetensors/out.mp4",
             "--video run/latest.safetensors/out.mp4: cannot be written "
-            "(run/latest.safetensors is no directory)",
+            "(run/latest.safetensors is not a directory)",
         ),
         ("folder.mp4", "--video folder.mp4: cannot be written (it is a directory)"),
     ],
