@@ -92,7 +92,7 @@ def test_it_is_the_run_of_the_command_line_and_changes_nothing_in_its_process(
 
 def test_what_is_played_in_its_process_changes_nothing_there(monkeypatch, short_folder):
     monkeypatch.setenv("TMPDIR", short_folder)
-    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)  # which films of Pygame's set
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)  # which filming may set
     before = state_of_this_process()
     learn(env_name="CartPole-v1", net="tests.nets:Plain", workers=0, n=4, video_every=1,
           max_gradient_updates=2)  # fmt: skip

@@ -24,3 +24,13 @@ def differing(frames):
     """How many frames differ from the one before, below the caption."""
     pictures = [frame[CAPTION_HEIGHT:].astype(int) for frame in frames]
     return sum(np.abs(one - other).max() > 40 for one, other in itertools.pairwise(pictures))
+
+
+def previews(folder):
+    """The GIFs that TensorBoard shows, with their updates."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    for path in sorted(folder.glob("events*")):
+        for event in EventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                yield event.step, value.tensor.string_val[2]

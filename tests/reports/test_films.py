@@ -9,17 +9,12 @@ import pytest
 from PIL.GifImagePlugin import GifImageFile
 
 from es.reports import films as videos
-from es.reports import preview
-from es.reports.append_only import Place
 from es.reports.films import VideoRecorder
-from es.reports.tensorboard import EventFile
 from es.reports.terminal import Terminal
 from es.runs.directory import open_existing
 from tests.checkpoints import RUN, read, rows
 from tests.processes import wait_until
-from tests.rendering.videos import decoded, differing
-
-GIF = b"GIF89a\x01\x00\x01\x00"
+from tests.rendering.videos import decoded, differing, previews
 
 
 def test_videos_are_made_in_training_and_those_that_a_killed_run_has_left(program):
@@ -199,23 +194,3 @@ def test_who_is_in_a_hurry_waits_for_no_video(run, monkeypatch, capfd):
     assert videos.waiting(run.path) == 2
     out, err = capfd.readouterr()
     assert (out, err) == ("Videos left to be recorded when the run is carried on: 2\n", "")
-
-
-def previews(folder):
-    """The GIFs that TensorBoard shows, with their updates."""
-    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-
-    for path in sorted(folder.glob("events*")):
-        for event in EventFileLoader(str(path)).Load():
-            for value in event.summary.value:
-                yield event.step, value.tensor.string_val[2]
-
-
-def test_what_is_recorded_late_leaves_newer_previews(tmp_path, monkeypatch):
-    with closing(EventFile(Place(tmp_path))) as events:
-        events.add_image("episode", GIF, 10)
-        events.flush()
-    monkeypatch.setattr(preview, "convert", lambda video, made, *how: made.write_bytes(GIF))
-    preview.show(tmp_path / "update-2.mp4", 2)
-    assert list(previews(tmp_path)) == [(10, GIF), (2, GIF)]
-    assert not list(tmp_path.glob(".*"))
