@@ -23,6 +23,10 @@ def __getattr__(name: str) -> object:
         from es.learning import learn
 
         return learn
-    from es.loading import load_policy
+    from es.host import HostState
+
+    with HostState() as host:
+        host.libraries()  # which change what they find, such as torch's number of threads
+        from es.loading import load_policy
 
     return load_policy

@@ -157,6 +157,7 @@ def make_bare_env(
             load(spec)
             limit = -1 if endless and _loop_counts(env, spec) else None
             made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
+            _ = made.observation_space, made.action_space  # which it may have forgotten
         return wrap(made, env.get("wrappers", ()))
 
 

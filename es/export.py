@@ -1,6 +1,7 @@
 """Write a policy as files that need nothing of this program."""
 
 import importlib.util
+import tempfile
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +92,8 @@ def _paths(out: str) -> list[Path]:
         for path in paths:
             if path.is_dir():
                 raise IsADirectoryError(None, "it is a directory")
+        with tempfile.TemporaryFile(dir=paths[0].parent):
+            pass
     if suffix != ".pt2" and importlib.util.find_spec("onnxscript") is None:
         raise UsageError(
             f"--export {out}: ONNX needs onnxscript: pip install -r requirements-extra.txt, or "

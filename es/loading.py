@@ -41,9 +41,9 @@ class Player:
         self._actor.bind(theta, statistics)
         self.reset()
 
-    def reset(self, seed: int | None = None) -> None:
-        """Start an episode. seed: of what --sample-actions draws in it."""
-        self._actor.reset(seed)
+    def reset(self, seed: int | None = None, index: int = 0) -> None:
+        """Start an episode. seed: of what --sample-actions draws in it, and index is added."""
+        self._actor.reset(None if seed is None else seed + index)
         self._view.reset()
         if self._opening:
             self._opening.reset()
@@ -79,6 +79,7 @@ class Policy:
         self.env_kwargs: dict[str, Any] = setup.environment["kwargs"]
         self.settings = settings
         self.update, self.frames = 0, 0
+        self._seed: int | None = None  # of the episodes that begin
         self._environment, self._space = setup.environment, space
         self._make_player, self._players = make_player, [make_player()]
         repeats, opens = setup.environment["frame_skip"] > 1, setup.environment.get("fire_reset")
@@ -103,9 +104,12 @@ class Policy:
 
         seed: of what --sample-actions draws in the next ones; of a batch, seed, seed + 1, ...
         """
-        for index, player in enumerate(self._players):
-            if which is None or which[index]:
-                player.reset(None if seed is None else seed + index)
+        if which is None:
+            self._seed = seed
+        chosen = [True] * len(self._players) if which is None else which
+        for index, (player, ends) in enumerate(zip(self._players, chosen, strict=False)):
+            if ends:
+                player.reset(seed, index)
 
     def __call__(self, observation: Any, info: Mapping[str, Any] | None = None) -> Any:
         """Return the action for an observation, or the actions for a batch: (N, ...).
@@ -140,7 +144,7 @@ class Policy:
         count = 1 if batch is None else len(batch)
         players = state
         if players is None and self._remembers:
-            players = [self._new_player() for _ in range(count)]
+            players = [self._new_player(index) for index in range(count)]
         elif players is None:
             players = self._first_players(count)
         starts = np.broadcast_to(False if episode_start is None else episode_start, len(players))
@@ -152,13 +156,14 @@ class Policy:
         found = np.array(actions)
         return (found[0] if batch is None else found), (players if self._remembers else None)
 
-    def _new_player(self) -> Player:
+    def _new_player(self, index: int) -> Player:
         player = self._make_player()
         player.bind(*self._bound)
+        player.reset(self._seed, index)
         return player
 
     def _first_players(self, count: int) -> list[Player]:
-        self._players += [self._new_player() for _ in range(count - len(self._players))]
+        self._players += [*map(self._new_player, range(len(self._players), count))]
         return self._players[:count]
 
 

@@ -19,7 +19,7 @@ from es.envs import describe_env, is_unlimited, make_env, max_steps
 from es.errors import RunError, UsageError, blaming
 from es.model import ConvLSTM, flatten, initial_theta, layer_shapes, make_module, unflatten
 from es.networks import make_actor
-from es.networks.own import make_own_module
+from es.networks.own import make_own_module, tied_names
 from es.noise import FloatArray, Stream, derive_seeds
 from es.own import describe_own
 from es.rollouts.in_process import InProcessPool
@@ -64,13 +64,15 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
             f"the network would have {size} parameters, and {MAX_PARAMETERS} are possible: choose "
             f"smaller {'--net-kwargs' if own else '--hidden-sizes'} or --action-bins"
         )
-    kept = own.kept if own else {}
+    kept = {*own.kept} if own else set[str]()
+    if own and restored and not ours:  # weights alone, as torch saves them
+        kept |= tied_names(make_own_module(network, own))
     theta = _parameters(config, network, restored, initial, kept)
     vbn_batch = _vbn_batch(config, environment, ours) if network.get("vbn") else None
     make, act = partial(make_env, environment), partial(make_actor, network, vbn_batch, own)
     recipe = Recipe(make, act, max_steps(environment), config.param_fraction)
     module = partial(make_own_module, network, own) if own else partial(make_module, network)
-    tensors = {name: torch.from_numpy(array) for name, array in kept.items()}
+    tensors = {name: torch.from_numpy(array) for name, array in own.kept.items()} if own else {}
     setup = Setup(
         environment, network, recipe, module, vbn_batch, unseen, is_unlimited(environment), tensors
     )

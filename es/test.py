@@ -48,7 +48,7 @@ def test(
     for load in checkpoints:
         try:
             _test(*load(), interrupts, several)
-        except UsageError as error:
+        except RunError as error:
             if not several:
                 raise
             print(f"error: {error}", file=sys.stderr, flush=True)

@@ -15,6 +15,7 @@ from es.errors import RunError, UsageError
 
 KEYWORDS = [name for name, field in FIELDS.items() if field.metadata["group"] != "watching"]
 NAMED = ("env_name", "env_wrapper", "net")  # which may be classes or functions themselves
+WRAPPERS = "gymnasium.wrappers"
 SOURCE = "arguments"
 _BY_FLAG = {flag(name): name for name in KEYWORDS}
 
@@ -75,9 +76,15 @@ def _words(name: str, value: Any, objects: dict[str, Any]) -> Iterator[Any]:
     elif isinstance(value, os.PathLike):
         yield os.fspath(value)
     elif callable(value) and hasattr(value, "__qualname__"):
+        if not value.__qualname__.isidentifier():
+            raise UsageError(
+                f"{name}={value.__qualname__}: must be defined at the top level of a module or "
+                "script"
+            )
         if value.__module__ == "__main__":
             objects[value.__qualname__] = value
-        yield f"{value.__module__}:{value.__qualname__}"
+        ours = value.__module__.startswith(WRAPPERS)  # whichever of Gymnasium's files has it
+        yield f"{WRAPPERS if ours else value.__module__}:{value.__qualname__}"
     elif name in NAMED and not isinstance(value, str | None):
         raise UsageError(
             f"{name}: must be a name, a class or a function (its arguments beside it), not an "

@@ -10,6 +10,8 @@ task = partial(option.option, group="task", algorithm=True)
 policy = partial(option.option, group="policy", algorithm=True)
 algorithm = partial(option.option, group="algorithm", algorithm=True)
 
+LR, STEP_OF_SPEED = 0.1, 0.75  # defaults: the second is a share of --max-speed, of clipup
+
 
 @dataclass(frozen=True)
 class AlgorithmSettings:
@@ -128,7 +130,7 @@ class AlgorithmSettings:
     )
     sigma_adapt: bool = algorithm(False, "Adapt a sigma for each parameter, as PGPE does.")
     sigma_lr: float = algorithm(0.1, "Learning rate of --sigma-adapt.", option.SCALE)
-    lr: float = algorithm(0.1, "Learning rate.", option.SCALE)
+    lr: float = algorithm(LR, "Learning rate.", option.SCALE)
     lr_decay: float = algorithm(
         1.0, "The learning rate is multiplied by it after each update.", option.SCALE
     )
@@ -177,3 +179,8 @@ class AlgorithmSettings:
         option.SEED,
         shown="drawn, printed and saved; with --test: the run's evaluation episodes",
     )
+
+
+def default_lr(max_speed: float | None) -> float:
+    """Return the default of --lr, beside this --max-speed."""
+    return STEP_OF_SPEED * max_speed if max_speed else LR

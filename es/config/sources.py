@@ -11,6 +11,7 @@ from typing import Any
 from es.config import ALGORITHM, FIELDS, OF_OUR_NETWORKS, TYPES, Config, flag, shipped, shown
 from es.config.elsewhere import OURS
 from es.config.flags import argument, read
+from es.config.learning import default_lr
 from es.config.validation import validate
 from es.errors import UsageError, in_one_line
 from es.program import read_file
@@ -18,7 +19,6 @@ from es.program import read_file
 MOST_BYTES = 2**20  # of a settings file
 TITLE = "# The settings of this run: repeat it with --config and this file."
 CHANGED = "# The last settings of this run, which do not repeat it, as others held before:"
-STEP_OF_SPEED = 0.75  # of clipup
 OPTIMIZER = ("optimizer", "use_adam")  # two ways to choose it
 
 
@@ -62,8 +62,7 @@ def parse(
 
 def complete(values: Mapping[str, Any]) -> Config:
     """Return the settings with these values, the others by default."""
-    speed = values.get("max_speed")
-    return Config(**{**({"lr": STEP_OF_SPEED * speed} if speed else {}), **values})
+    return Config(**{"lr": default_lr(values.get("max_speed")), **values})
 
 
 def given(argv: Sequence[str]) -> set[str]:

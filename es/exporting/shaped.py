@@ -21,7 +21,7 @@ def make_shaped_view(env: gymnasium.Env, statistics: DoubleArray | None = None) 
     """
     space = without_text(env.observation_space)
     if isinstance(space, spaces.Dict):
-        return PartsView(env, space, statistics)
+        return PartsView(env, spaces.Dict({**space}), statistics)  # sorted, as statistics are
     return make_view(env) if is_image(space) else ShapedView(space, statistics)
 
 

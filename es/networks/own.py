@@ -85,6 +85,11 @@ def kept_tensors(module: nn.Module) -> dict[str, Tensor]:
     return frozen | dict(module.named_buffers())
 
 
+def tied_names(module: nn.Module) -> set[str]:
+    """Return the further names that a state dict has for tensors of another name."""
+    return module.state_dict().keys() - trained_parameters(module).keys() - {*kept_tensors(module)}
+
+
 def with_state(given: Any) -> tuple[Any, Any]:
     """Return the outputs and the state for the next step, from what `forward` gives."""
     return given if isinstance(given, tuple) and len(given) == 2 else (given, None)

@@ -24,6 +24,7 @@ from es.reports.record import Record
 from es.runs.checkpoint import RECENT, Counters
 
 LONGEST_BAR, LONGEST_CURVE = 40, 60
+LONGEST_LEFT = 1e9  # seconds; a guess of more says nothing
 LARGEST = 1e300  # smaller returns have finite differences
 BLOCKS, ASCII_BLOCKS = " ▁▂▃▄▅▆▇█", " ...:::||"
 LEVELS = len(BLOCKS) - 1  # in each of the curve's two lines
@@ -103,7 +104,7 @@ class RunView(Live):
             left, share, reached = self._nearest_cap(seconds)
             bars.add_row("cap", *_bar(share, reached))
         pace = [f"elapsed {timedelta(seconds=int(seconds))}"]
-        if math.isfinite(left):
+        if left < LONGEST_LEFT:
             pace.append(f"left {timedelta(seconds=int(left))}")
         if record:
             pace.insert(0, f"{record.steps_per_second:,.0f} steps/s")

@@ -111,7 +111,17 @@ def finished_already(
 
 def continue_command(config: Config, checkpoint: Path, *flags: str) -> str:
     """Return the command that continues or plays a checkpoint of this run."""
-    return command("main", *flags, "--restore", checkpoint, *on_a_command_line(config.imported))
+    line = command("main", *flags, "--restore", checkpoint, *on_a_command_line(config.imported))
+    return line.replace("__main__:", "MODULE:")  # of a script, which holds it no more
+
+
+def carry_on_command(config: Config, checkpoint: Path, *flags: str) -> str:
+    """Return the command that continues this run, on the same cluster.
+
+    That is no setting of the run, but the user will probably want it again.
+    """
+    where = ("--ray", config.ray) if config.ray else ()
+    return continue_command(config, checkpoint, *where, *flags)
 
 
 def play_out(
@@ -153,9 +163,7 @@ def conclude(
     unwritten: why files could not be written, by file name; raise RunError if there are any.
     """
     latest = run_dir / LATEST
-    # The cluster is no setting of the run, but the user will probably want it again.
-    where = ("--ray", config.ray) if config.ray else ()
-    carry_on = continue_command(config, latest, *where)
+    carry_on = carry_on_command(config, latest)
     done = (
         f"{counted(counters.update, 'update')}, {counted(counters.episodes, 'episode')}, "
         f"{counted(counters.frames, 'frame')}, {counters.wall_seconds:.1f} s"
@@ -201,6 +209,8 @@ def _advice(config: Config, run_dir: Path) -> str:
         for name in LIMITS:
             if getattr(config, name) != FIELDS[name].default:
                 higher += flag(name), str(2 * getattr(config, name))
-        carry_on = continue_command(config, run_dir / LATEST, *higher)
+        if config.lr_schedule != "constant":  # which then takes another course
+            higher.append("--override")
+        carry_on = carry_on_command(config, run_dir / LATEST, *higher)
         return after_missing_the_target(progress, carry_on)
     return ""

@@ -58,13 +58,10 @@ def restore(
     if config.use_adam or config.optimizer:  # one choice, for which there are two flags
         left_out |= {*sources.OPTIMIZER}
     chosen = parse({name: own[name] for name in own.keys() - left_out})
-    # The environment's module must be the same, as its name has a default.
     given = {"--env-wrapper": config.env_wrapper, **config.imported}
-    unnamed = {
-        flag: words
-        for flag, words in before.imported.items()
-        if (given.get(flag) != words if flag == "--env-name" else not given.get(flag))
-    }
+    unnamed = {flag: words for flag, words in before.imported.items() if not given.get(flag)}
+    if chosen.env_name != before.env_name:  # another one is given
+        unnamed.pop("--env-name", None)
     if not chosen.env_wrapper:  # taken off, by an empty list
         unnamed.pop("--env-wrapper", None)
     if unnamed:

@@ -211,10 +211,10 @@ def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -
     if config.variable_ep_len or config.adaptive_ep_len:
         cap = min(cap, ours.counters.max_episode_length)
     counters = ours.counters._replace(max_episode_length=cap)
-    # A score belongs to the best.safetensors of its directory, and to one way of scoring; without
-    # it, the policy is due to be scored.
+    # A score belongs to its directory's best.safetensors; without one, the policy is due for it.
     same_way = (config.eval_every is None) == (settings_before(config, ours).eval_every is None)
-    there = (Path(config.restore).parent / rundir.BEST).exists()
-    if same_run and there and same_way and scored_alike(config, ours):
+    alike, there = scored_alike(config, ours), (Path(config.restore).parent / rundir.BEST).exists()
+    if same_run and there and same_way and alike:
         return counters
-    return counters._replace(best_score=None, evaluated=0)
+    recent = counters.recent if alike else []
+    return counters._replace(best_score=None, evaluated=0, recent=recent)

@@ -8,6 +8,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from es.config import Config, flag
+from es.config.learning import default_lr
 from es.config.sources import write_toml
 from es.errors import RunError, UsageError, in_one_line
 from es.program import command
@@ -125,7 +126,8 @@ def _gain(study: optuna.Study, sweep: Sweep, best: FrozenTrial) -> str:
 
 
 def _best_settings(sweep: Sweep, best: FrozenTrial, count: int) -> str:
-    config, usual = trial_settings(sweep.base, best.params), Config()
+    config = trial_settings(sweep.base, best.params)
+    usual = Config(lr=default_lr(config.max_speed))
     named = {"env_name", *sweep.space}
     values = {
         name: value

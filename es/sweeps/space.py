@@ -15,6 +15,7 @@ from optuna.distributions import (
 from optuna.trial import create_trial
 
 from es.config import FIELDS, Config, flag
+from es.config.learning import default_lr
 from es.config.sources import field_names, from_mapping, load_toml
 from es.config.validation import validate
 from es.errors import UsageError
@@ -150,6 +151,8 @@ def _replaced(base: Config, params: Mapping[str, Any]) -> Config:
         name: tuple(json.loads(param)) if isinstance(getattr(base, name), tuple) else param
         for name, param in params.items()
     }
+    if "max_speed" in values and base.lr == default_lr(base.max_speed):
+        values = {"lr": default_lr(values["max_speed"]), **values}
     return dataclasses.replace(base, **values)
 
 
