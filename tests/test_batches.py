@@ -78,10 +78,10 @@ def test_predict_draws_actions_unless_it_is_to_be_deterministic(program):
     for _ in range(20):
         assert policy.predict(observation, deterministic=True)[0] == greedy(observation)
     batch = np.zeros((2, 4), np.float32)
-    policy(batch)
-    policy.reset(seed=3)
+    policy.reset(seed=3)  # before there was a batch
     pairs = [policy(batch) for _ in range(20)]
     for place, seed in enumerate((3, 4)):
         another = load_policy(path)
         another.reset(seed)
         assert [another(observation) for _ in range(20)] == [pair[place] for pair in pairs]
+    policy.reset(which=[True])  # of fewer episodes than there were

@@ -2,7 +2,11 @@
 
 import gc
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -127,6 +131,32 @@ def test_another_environment_is_played_if_the_policy_fits_it(trained):
     assert load_policy(path, env_name="CartPole-v0").env_id == "CartPole-v0"
     with pytest.raises(UsageError, match="does not fit env_name Acrobot-v1"):
         load_policy(path, env_name="Acrobot-v1")
+
+
+def test_an_environment_of_a_module_may_be_left_for_another(trained, program):
+    """What is named is imported, and nothing else."""
+    path = trained("tests.strange:Whole-v0", *MLP)
+    assert load_policy(path, env_name="tests.strange:Whole-v0").env_id == "tests.strange:Whole-v0"
+    with pytest.raises(UsageError, match="does not fit env_name tests"):
+        load_policy(path, env_name="tests.strange:Digits-v0")
+    status, _, err = program(
+        "--restore", path, "--env-name", "CartPole-v1", "--test", "--no-render", "--override"
+    )
+    assert (status, err.count("does not fit --env-name CartPole-v1")) == (2, 1)
+
+
+def test_loading_leaves_the_libraries_of_the_program_as_they_were(trained):
+    path = trained("CartPole-v1", *MLP)
+    program = (
+        "import torch, gymnasium; torch.set_num_threads(2); import es; "
+        f"es.load_policy({str(Path(path).resolve())!r}); "
+        "print(torch.get_num_threads(), gymnasium.logger.min_level)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "2"},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("2 30\n", "")
 
 
 def test_files_that_cannot_be_played_are_errors(trained):

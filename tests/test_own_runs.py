@@ -1,5 +1,7 @@
 """Whole runs with networks of the user's own."""
 
+from pathlib import Path
+
 import gymnasium
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 from es import load_policy
 from es.config import Config
 from es.rollouts.rollout import evaluation_seed
+from es.runs.finish import continue_command
 from es.runs.restored import scored_alike
 from tests.checkpoints import read, same_run
 from tests.test_own import own
@@ -82,7 +85,7 @@ def test_a_state_dict_of_the_users_own_is_taken_over(train):
     module = setup.make_module()
     for tensor in module.state_dict().values():
         tensor.copy_(torch.arange(tensor.numel()).reshape(tensor.shape))
-    torch.save({n: t for n, t in module.state_dict().items() if "again" not in n}, "mine.pth")
+    torch.save(module.state_dict(), "mine.pth")  # which has what is shared under both names
     flags = (*RICH[:-1], "--max-gradient-updates", 1, "--lr", 1e-30)
     found = read(train("--restore", "mine.pth", *flags))
     for name, tensor in module.state_dict().items():
@@ -102,3 +105,8 @@ def test_scores_of_what_a_script_has_defined_compare_with_those_in_a_module(trai
     ):
         settings = checkpoint.settings | {"env_name": name, "env_wrapper": [wrapper, "size=3"]}
         assert scored_alike(now, checkpoint._replace(settings=settings)) == alike
+
+
+def test_commands_ask_for_the_module_of_what_a_script_has_defined():
+    config = Config(env_name="CartPole-v1", net="__main__:Plain")
+    assert "--net MODULE:Plain" in continue_command(config, Path("latest.safetensors"))

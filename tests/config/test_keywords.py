@@ -13,6 +13,7 @@ from gymnasium.wrappers import FlattenObservation, TimeLimit
 
 from es import learn, load_policy
 from es.config import FIELDS
+from es.config.keywords import from_keywords
 from es.errors import UsageError
 from tests.awful import Awful
 from tests.checkpoints import read, same_run
@@ -46,6 +47,7 @@ def test_every_setting_is_a_keyword():
         ({"env_name": lambda: Awful()}, "<lambda>.*: has no name"),
         ({"env_name": CartPoleEnv}, "CartPoleEnv: is registered as CartPole-v0, CartPole-v1; give"),
         ({"net": partial(Awful)}, "net: must be a name, .*, not an object of partial"),
+        ({"net": lambda: Awful()}, "net=<lambda>: must be defined at the top level of a module"),
         ({"callback": 3}, "callback=3: must be a function of an update's row and the policy"),
         ({"callback": lambda row: None}, r"callback=.*\(too many positional arguments\)"),
         ({"lr": 0.0}, "lr 0.0: must be from"),
@@ -103,3 +105,8 @@ def test_a_class_that_is_registered_keeps_its_limit_of_steps():
     assert run.history["episode_length_mean"] == 3
     assert load_policy(run.path / "best.safetensors", env_name=Listed).env_id == "Listed-v3"
     gymnasium.registry.pop("Listed-v3")
+
+
+def test_wrappers_of_gymnasium_have_their_public_names():
+    given, _ = from_keywords({"env_wrapper": [TimeLimit, "max_episode_steps=7"]})
+    assert given["env_wrapper"] == ("gymnasium.wrappers:TimeLimit", "max_episode_steps=7")

@@ -186,3 +186,9 @@ def test_images_of_other_shapes_are_seen_alike():
         assert seen[0, :20].min() > seen[0, 22:].max()
         expected = seen.copy() if expected is None else expected
         np.testing.assert_allclose(seen, expected, atol=0.05)
+
+
+def test_an_environment_without_a_space_is_one_line(program):
+    status, out, err = program("--env-name", "tests.strange:Forgetful-v0", "--workers", 0)
+    assert (status, out) == (2, "")
+    assert err.startswith("error: --env-name tests.strange:Forgetful-v0: cannot be made (Attri")

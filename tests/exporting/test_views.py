@@ -122,6 +122,18 @@ def test_a_network_of_ones_own_sees_arrays_in_their_shape_and_entries_apart():
         assert np.abs(found.numpy() - view(observation)).max() < 1e-4
 
 
+def test_the_statistics_of_entries_are_in_the_order_of_training():
+    """Which sorts them, where the environment's own space does not."""
+    space = spaces.Dict([("z", spaces.Box(-1, 1, (2,))), ("a", spaces.Box(-1, 1, (3,)))])
+    assert [*space] == ["z", "a"]
+    trained = View(Shows(space), shaped=True)(observation := space.sample())
+    module = make_shaped_view(Shows(space), np.stack([np.arange(5.0), np.ones(5)]))
+    found, _ = module({key: torch.from_numpy(part) for key, part in observation.items()}, None)
+    numbers = np.concatenate([np.ravel(trained[key]) for key in sorted(trained)])
+    shown = np.concatenate([found[key].numpy() for key in sorted(found)])
+    assert shown == pytest.approx((numbers - np.arange(5)).clip(-5, 5))
+
+
 @pytest.mark.parametrize("name", IMAGES)
 def test_images_are_shrunk_as_in_training(name):
     """By OpenCV, which rounds bytes in its own way; averages go on over the episode."""

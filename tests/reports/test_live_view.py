@@ -74,6 +74,7 @@ EVERYTHING = {
     "target": 475.0, "caps": {"frames": 12_000_000}, "run_dir": Path("a" * 90),
 }  # fmt: skip
 RUNS = {
+    "endless": {"update": TENTH, "caps": {"minutes": 1e15}},
     "new": {},
     "all": EVERYTHING,
     "nan": {

@@ -1,10 +1,12 @@
 """Runs that are carried on with other settings than they began with."""
 
+import shlex
 from pathlib import Path
 
 import pytest
 
 from tests.checkpoints import RUN, read, rows, same_run
+from tests.conftest import CARTPOLE
 
 
 def test_a_different_setting_is_an_error_unless_overridden(program):
@@ -77,3 +79,23 @@ def test_the_settings_file_of_a_changed_branch_repeats_it(program):
     status, out, _ = program("--test", "--no-render", "--config", "branch/config.toml")
     assert status == 0
     assert out.startswith("Episode 1: ")
+
+
+def test_returns_of_another_environment_ask_for_no_target(program):
+    program.train("--max-gradient-updates", 3)
+    assert read(RUN / "latest.safetensors").counters.recent
+    other = ("--override", "--env-kwargs", "sutton_barto_reward=True", "--target-return", 5)
+    again = ("--restore", RUN, "--workers", 0, "--max-gradient-updates", 5)
+    _, out, _ = program(*again, *other)
+    assert "valuation after" not in out  # every return is -1 at most
+    assert len(read(RUN / "latest.safetensors").counters.recent) == 2
+
+
+def test_the_advice_after_a_missed_target_can_be_followed(program):
+    """Also where the schedule of the learning rate depends on the number of updates."""
+    few = ("--target-return", 501, "--max-gradient-updates", 2, "--lr-schedule", "linear")
+    _, out, _ = program(*CARTPOLE, "--workers", 0, *few)
+    (advice,) = [line for line in out.splitlines() if "carry on with a higher limit: " in line]
+    words = shlex.split(advice.partition("higher limit: ")[2])
+    status, out, _ = program(*words[words.index("--max-gradient-updates") :], "--workers", 0)
+    assert (status, len(rows())) == (1, 4)

@@ -1,15 +1,21 @@
 """What a sweep searches."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from es import sweep
 from es.config import Config
+from es.config.sources import parse, read_toml
 from es.errors import UsageError
+from es.sweeps.report import _best_settings
 from es.sweeps.space import fit_space, read_space, trial_settings
+from es.sweeps.study import FRAMES, Sweep
 from tests.sweeps.common import CARTPOLE, LR, run, space
 
 
@@ -103,3 +109,22 @@ def test_a_space_that_cannot_be_searched_is_one_line(capfd, monkeypatch, text, w
     assert words in err
     assert err.count("\n") == 1
     assert os.listdir() == ["space.toml"]
+
+
+def test_a_step_of_clipup_follows_the_maximum_speed():
+    """Unless a rate is given or searched; what is not the default is in best.toml."""
+    base = Config(optimizer="clipup", max_speed=0.2, lr=0.75 * 0.2)
+    assert trial_settings(base, {"max_speed": 0.4}).lr == pytest.approx(0.3)
+    assert trial_settings(base, {"max_speed": 0.4, "lr": 0.2}).lr == 0.2
+    assert trial_settings(replace(base, lr=0.1), {"max_speed": 0.4}).lr == 0.1
+
+
+def test_the_best_settings_hold_a_rate_that_is_no_share_of_the_maximum_speed():
+    base = Config(env_name="CartPole-v1", optimizer="clipup", max_speed=0.2, lr=0.1)
+    best: Any = SimpleNamespace(number=1, value=9.0, params={}, user_attrs={FRAMES: 10})
+    for lr, written in ((0.1, True), (0.2 * 0.75, False)):
+        given = replace(base, lr=lr)
+        text = _best_settings(Sweep(given, {}, Path("here"), 1, 1, 0), best, 1)
+        assert ("\nlr = " in text) == written
+        Path("best.toml").write_text(text)
+        assert parse([], read_toml("best.toml")).lr == lr
