@@ -3,6 +3,7 @@ import math
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -73,7 +74,7 @@ EVERYTHING = {
     "best": 25.0, "returns": range(300), "batch": ("update 11", 41, 23), "seconds": 4 * 3600.0,
     "target": 475.0, "caps": {"frames": 12_000_000}, "run_dir": Path("a" * 90),
 }  # fmt: skip
-RUNS = {
+RUNS: dict[str, dict[str, Any]] = {
     "endless": {"update": TENTH, "caps": {"minutes": 1e15}},
     "new": {},
     "all": EVERYTHING,
