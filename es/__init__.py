@@ -26,7 +26,7 @@ def __getattr__(name: str) -> object:
     from es.host import HostState
 
     with HostState() as host:
-        host.libraries()  # which change what they find, such as torch's number of threads
+        host.libraries()  # so that what the import sets, such as torch's threads, is undone
         from es.loading import load_policy
 
     return load_policy

@@ -42,7 +42,7 @@ class Player:
         self.reset()
 
     def reset(self, seed: int | None = None, index: int = 0) -> None:
-        """Start an episode. seed: of what --sample-actions draws in it, and index is added."""
+        """Start an episode, in which --sample-actions draws by seed + index."""
         self._actor.reset(None if seed is None else seed + index)
         self._view.reset()
         if self._opening:

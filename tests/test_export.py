@@ -169,6 +169,7 @@ def test_metadata_say_what_is_played_and_how_well(program):
         ("--export folder.pt2 --restore X", "--export folder.pt2: cannot be written (it is a"),
         ("--export X/out.pt2 --restore X", "X/out.pt2: cannot be written (X is not a directory)"),
         ("--export . --restore X", "--export .: cannot be written"),
+        ("--export /proc/out.pt2 --restore X", "--export /proc/out.pt2: cannot be written"),
         (
             "--export out --restore X --obs-norm",
             "the policy is made for the checkpoint's: give that",

@@ -89,8 +89,12 @@ def shown(value: Any) -> str:
 
 
 def on_a_command_line(flags: Imported) -> list[str]:
-    """Return flags with their words, such as `Config.imported`, one after the other."""
-    return [word for name, words in flags.items() for word in (name, *words)]
+    """Return flags with their words, such as `Config.imported`, one after the other.
+
+    What a script has defined is in no module yet: MODULE stands for that.
+    """
+    given = [word for name, words in flags.items() for word in (name, *words)]
+    return [word.replace("__main__:", "MODULE:") for word in given]
 
 
 def flag_with_value(name: str, value: Any) -> str:

@@ -83,8 +83,9 @@ def _words(name: str, value: Any, objects: dict[str, Any]) -> Iterator[Any]:
             )
         if value.__module__ == "__main__":
             objects[value.__qualname__] = value
-        ours = value.__module__.startswith(WRAPPERS)  # whichever of Gymnasium's files has it
-        yield f"{WRAPPERS if ours else value.__module__}:{value.__qualname__}"
+        # Those of Gymnasium have one name, whichever of its files they are in.
+        module = WRAPPERS if value.__module__.startswith(WRAPPERS) else value.__module__
+        yield f"{module}:{value.__qualname__}"
     elif name in NAMED and not isinstance(value, str | None):
         raise UsageError(
             f"{name}: must be a name, a class or a function (its arguments beside it), not an "

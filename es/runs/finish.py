@@ -111,8 +111,7 @@ def finished_already(
 
 def continue_command(config: Config, checkpoint: Path, *flags: str) -> str:
     """Return the command that continues or plays a checkpoint of this run."""
-    line = command("main", *flags, "--restore", checkpoint, *on_a_command_line(config.imported))
-    return line.replace("__main__:", "MODULE:")  # of a script, which holds it no more
+    return command("main", *flags, "--restore", checkpoint, *on_a_command_line(config.imported))
 
 
 def carry_on_command(config: Config, checkpoint: Path, *flags: str) -> str:

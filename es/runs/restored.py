@@ -67,7 +67,6 @@ def restore(
     if unnamed:
         if argv:
             remedy = command("main", *argv, *on_a_command_line(unnamed))
-            remedy = remedy.replace("__main__:", "MODULE:")  # of a script, which holds it no more
         else:  # keywords of a program
             remedy = ", ".join(
                 f"{flag}={(words[0] if len(words) == 1 else [*words])!r}"

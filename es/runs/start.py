@@ -211,7 +211,7 @@ def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -
     if config.variable_ep_len or config.adaptive_ep_len:
         cap = min(cap, ours.counters.max_episode_length)
     counters = ours.counters._replace(max_episode_length=cap)
-    # A score belongs to its directory's best.safetensors; without one, the policy is due for it.
+    # A score belongs to a best.safetensors and to a way of scoring; without it, one is due.
     same_way = (config.eval_every is None) == (settings_before(config, ours).eval_every is None)
     alike, there = scored_alike(config, ours), (Path(config.restore).parent / rundir.BEST).exists()
     if same_run and there and same_way and alike:
