@@ -1,6 +1,7 @@
 """Write a policy as files that need nothing of this program."""
 
 import importlib.util
+import math
 import tempfile
 from contextlib import closing
 from dataclasses import replace
@@ -18,6 +19,7 @@ from es.exporting.policy import ExportedPolicy
 from es.exporting.shaped import make_shaped_view
 from es.exporting.views import make_view
 from es.interrupts import Interrupted, Interrupts
+from es.networks import clip_of
 from es.noise import FloatArray
 from es.policy import describe, evaluate, policy_module
 from es.rollouts.interface import counted
@@ -112,7 +114,8 @@ def _assemble(
     shaped = setup.environment.get("shaped", False)
     with closing(make_bare_env(setup.environment)) as bare:
         env = bare if shaped else take_picture(bare)
-        view = make_shaped_view(env, statistics) if shaped else make_view(env, statistics)
+        make = make_shaped_view if shaped else make_view
+        view = make(env, statistics, clip_of(setup.network) if statistics is not None else math.inf)
         observation = files.example(without_text(env.observation_space))
     decoder = Decoder(setup.network["actions"])
     return ExportedPolicy(view, network, decoder, observation), observation

@@ -49,6 +49,7 @@ def describe_own(
         "inputs": sum(sizes),
         "pictures": pictures,
         "normalize": config.obs_norm,
+        "obs_clip": config.obs_clip,
         "actions": actions,
     }
     (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)

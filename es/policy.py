@@ -70,7 +70,9 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
     theta = _parameters(config, network, restored, initial, kept)
     vbn_batch = _vbn_batch(config, environment, ours) if network.get("vbn") else None
     make, act = partial(make_env, environment), partial(make_actor, network, vbn_batch, own)
-    recipe = Recipe(make, act, max_steps(environment), config.param_fraction)
+    recipe = Recipe(
+        make, act, max_steps(environment), config.param_fraction, config.reward_clip or None
+    )
     module = partial(make_own_module, network, own) if own else partial(make_module, network)
     tensors = {name: torch.from_numpy(array) for name, array in own.kept.items()} if own else {}
     setup = Setup(
@@ -129,6 +131,7 @@ def describe_network(
             "hidden": list(config.hidden_sizes),
             "activation": config.activation,
             "normalize": config.obs_norm,
+            "obs_clip": config.obs_clip,
             "actions": actions,
         }
     if config.small_net:
@@ -167,9 +170,10 @@ def _describe_actions(config: Config, actions: dict[str, Any]) -> dict[str, Any]
     if kind in ("discrete", "multi-discrete"):
         actions = actions | {"sample": config.sample_actions and not config.greedy}
     if kind == "box":
-        return actions | {"bins": config.action_bins, "noise": config.action_noise}
-    for name in ("action_bins", "action_noise"):
-        if value := getattr(config, name):
+        squash = {"squash": config.squash, "noise": config.action_noise}
+        return actions | {"bins": config.action_bins} | squash
+    for name in ("action_bins", "action_noise", "squash"):
+        if (value := getattr(config, name)) != FIELDS[name].default:
             raise UsageError(
                 f"{flag(name)} {value}: is for continuous actions, and those of {config.env_name} "
                 f"are {kind}"

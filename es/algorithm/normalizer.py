@@ -15,10 +15,12 @@ VARIANCE_ADDED = 1e-8  # for numbers that never change
 class Normalizer:
     """Mean and standard deviation of each input (Salimans et al. 2017, section 3.1).
 
-    They change after each update, by all of its episodes.
+    They change after each update, by all of its episodes. least_std: the floor of the deviations
+    that observations are divided by.
     """
 
-    def __init__(self, inputs: int) -> None:
+    def __init__(self, inputs: int, least_std: float = 0.0) -> None:
+        self._least_std = least_std
         self.count = 0
         # (2, inputs): means, and sums of the squared deviations from them.
         self._moments: DoubleArray = np.zeros((2, inputs))
@@ -57,7 +59,8 @@ class Normalizer:
         mean, squares = self._moments
         if not self.count:
             return np.stack([mean, np.ones_like(mean)])
-        return np.stack([mean, 1 / np.sqrt(squares / self.count + VARIANCE_ADDED)])
+        std = np.maximum(np.sqrt(squares / self.count + VARIANCE_ADDED), self._least_std)
+        return np.stack([mean, 1 / std])
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return a copy of the statistics, which `load` takes."""

@@ -15,9 +15,9 @@ class Population(NamedTuple):
     """The results of an update's n perturbations.
 
     returns: (n,), each the mean over a perturbation's episodes. fitness: (n,), the same with every
-    step's reward shifted, made finite; the update learns from it. lengths: of all n's episodes, in
-    steps. unperturbed: the mean return of the unperturbed parameters. rank: one more than the
-    number of perturbations that are better.
+    step's reward clipped and shifted, made finite; the update learns from it. lengths: of all n's
+    episodes, in steps. unperturbed: the mean return of the unperturbed parameters. rank: one more
+    than the number of perturbations that are better.
     """
 
     returns: npt.NDArray[np.float64]
@@ -37,8 +37,11 @@ def group_by_perturbation(
     """
     returns = np.array([result.episode_return for result in results]).reshape(-1, episodes)
     steps = np.array([result.steps for result in results]).reshape(-1, episodes)
+    learned = returns
+    if results[0].clipped_return is not None:
+        learned = np.array([result.clipped_return for result in results]).reshape(-1, episodes)
     with np.errstate(all="ignore"):  # of infinite returns
-        means, fitness = returns.mean(axis=1), (returns - reward_shift * steps).mean(axis=1)
+        means, fitness = returns.mean(axis=1), (learned - reward_shift * steps).mean(axis=1)
     if not np.isfinite(fitness[:-1]).any():
         raise RunError(f"none of {len(means) - 1} returns is a finite number: {means[0]}, ...")
     lengths = steps[:-1].reshape(-1).tolist()

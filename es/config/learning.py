@@ -67,6 +67,12 @@ class AlgorithmSettings:
         "Subtract this from each step's reward for training, such as an alive bonus.",
         option.AMOUNT,
     )
+    reward_clip: tuple[float, ...] = task(
+        (),
+        "Clip each step's reward to LOW HIGH for training; scores stay the task's.",
+        option.ASCENDING,
+        shown="off",
+    )
 
     small_net: bool = policy(False, "Use the small MLP instead of the Convnet-LSTM.")
     net: str | None = policy(
@@ -86,6 +92,18 @@ class AlgorithmSettings:
     )
     obs_norm: bool = policy(
         False, "Normalise observations by their running mean and standard deviation (MLP)."
+    )
+    obs_clip: float = policy(
+        5.0,
+        "Clip normalised observations at this many standard deviations; 0: no clip.",
+        option.STRENGTH,
+    )
+    obs_std_floor: float = policy(
+        0.0, "Least standard deviation that observations are divided by.", option.STRENGTH
+    )
+    squash: Literal["tanh", "clip"] = policy(
+        "tanh",
+        "How outputs become continuous actions: tanh scaled to their bounds, or clipped to them.",
     )
     vbn: bool = policy(False, "Virtual batch normalisation (Convnet-LSTM).")
     action_bins: int | None = policy(

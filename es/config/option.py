@@ -59,6 +59,10 @@ WRAPPERS = Check(
     "must be MODULE:CALLABLE and its arguments, such as gymnasium.wrappers:FilterObservation "
     "\"filter_keys=['image']\"",
 )
+ASCENDING = Check(
+    lambda value: not value or (len(value) == 2 and -1e30 <= value[0] < value[1] <= 1e30),
+    "must be two numbers, the lower one first, such as -1 1",
+)
 RAY = Check(
     lambda value: (
         (found := re.fullmatch(r"auto|local|[\w.-]+:(\d{1,5})", value)) is not None

@@ -167,7 +167,7 @@ def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
         refuse(f"they need finite bounds (below {MAX_BOUND:g}): set some with {OWN}")
     low, high = bounds.tolist()
     described = {"kind": "box", "low": low, "high": high, "shape": shape, "dtype": dtype}
-    return described | {"bins": None, "noise": 0.0}
+    return described | {"bins": None, "noise": 0.0, "squash": "tanh"}
 
 
 def _parts(space: spaces.Space) -> Iterator[spaces.Space]:

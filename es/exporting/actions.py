@@ -27,7 +27,7 @@ class Decoder(nn.Module):
         self._shape = actions.get("shape", ())
         named = {"multi-binary": "int8", "discrete": "int64"}.get(kind) or actions["dtype"]
         self._dtype: torch.dtype = torch.from_numpy(np.empty(0, named)).dtype
-        self._bins = actions.get("bins")
+        self._bins, self._squash = actions.get("bins"), actions.get("squash")
         if kind == "box":
             low, high = (
                 rounded_inwards(actions[bound], inwards)
@@ -55,6 +55,8 @@ class Decoder(nn.Module):
         if self._bins:
             largest = outputs.reshape(-1, self._bins).argmax(dim=1, keepdim=True)
             numbers = self.values.gather(1, largest)
+        elif self._squash == "clip":
+            numbers = torch.clamp(outputs, self.low, self.high)
         else:
             share = (outputs.tanh() + 1) * 0.5
             numbers = torch.clamp(self.low + share * (self.high - self.low), self.low, self.high)

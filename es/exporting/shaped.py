@@ -1,5 +1,6 @@
 """What a network of the user's own sees: arrays in their shape, the entries of a Dict apart."""
 
+import math
 from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
@@ -14,22 +15,24 @@ from es.exporting.views import VectorView, make_view
 from es.noise import DoubleArray
 
 
-def make_shaped_view(env: gymnasium.Env, statistics: DoubleArray | None = None) -> nn.Module:
+def make_shaped_view(
+    env: gymnasium.Env, statistics: DoubleArray | None = None, clip: float = math.inf
+) -> nn.Module:
     """Return the view of what `es.envs.make_bare_env` makes, held to `View(..., shaped=True)`.
 
-    statistics: (2, inputs), means and 1 / standard deviation, if observations are normalised.
+    statistics, clip: as `make_view` takes them.
     """
     space = without_text(env.observation_space)
     if isinstance(space, spaces.Dict):
-        return PartsView(env, spaces.Dict({**space}), statistics)  # sorted, as statistics are
-    return make_view(env) if is_image(space) else ShapedView(space, statistics)
+        return PartsView(env, spaces.Dict({**space}), statistics, clip)  # sorted, as statistics are
+    return make_view(env) if is_image(space) else ShapedView(space, statistics, clip)
 
 
 class ShapedView(VectorView):
     """Do as `VectorView`, and give arrays their shape."""
 
-    def __init__(self, space: spaces.Space, statistics: DoubleArray | None) -> None:
-        super().__init__(space, statistics)
+    def __init__(self, space: spaces.Space, statistics: DoubleArray | None, clip: float) -> None:
+        super().__init__(space, statistics, clip)
         self._shape = space.shape if isinstance(space, spaces.Box) else (-1,)
 
     def forward(self, observation: Any, state: None) -> tuple[Tensor, None]:
@@ -42,7 +45,11 @@ class PartsView(nn.Module):
     """Show each entry of a Dict by a view of its own, whose states are a dict, too."""
 
     def __init__(
-        self, env: gymnasium.Env, space: spaces.Dict, statistics: DoubleArray | None
+        self,
+        env: gymnasium.Env,
+        space: spaces.Dict,
+        statistics: DoubleArray | None,
+        clip: float,
     ) -> None:
         super().__init__()
         self._views, self._keys, stop = nn.ModuleList(), [*space], 0
@@ -52,7 +59,8 @@ class PartsView(nn.Module):
                 start, stop = stop, stop + spaces.flatdim(part)
                 own = statistics[:, start:stop]
             alone = TransformObservation(env, itemgetter(key), part)
-            self._views.append(make_view(alone) if is_image(part) else ShapedView(part, own))
+            view = make_view(alone) if is_image(part) else ShapedView(part, own, clip)
+            self._views.append(view)
         self.initial: dict[str, Any] = {
             key: view.initial for key, view in zip(self._keys, self._views, strict=True)
         }

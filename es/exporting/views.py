@@ -5,6 +5,7 @@ of which `initial` is the first (None: it has none). It returns what the network
 state. Tests hold the views to `es.environments.observations.View`.
 """
 
+import math
 from typing import Any
 
 import gymnasium
@@ -18,19 +19,21 @@ from es.environments.atari import is_bare
 from es.environments.images import MIDDLE_SIZE, NORMALIZER_ALPHA, PLAY_FIELD, SIZE, ImageView
 from es.environments.screens import resampling
 from es.environments.spaces import is_image, without_text
-from es.kernels.layers import CLIP
 from es.noise import DoubleArray
 
 WEIGHT_BITS = 11  # of OpenCV's weights of a pixel
 
 
-def make_view(env: gymnasium.Env, statistics: DoubleArray | None = None) -> nn.Module:
+def make_view(
+    env: gymnasium.Env, statistics: DoubleArray | None = None, clip: float = math.inf
+) -> nn.Module:
     """Return the view of what `es.envs.make_bare_env` makes and `take_picture` returns.
 
-    statistics: (2, inputs), means and 1 / standard deviation, if observations are normalised.
+    statistics: (2, inputs), means and 1 / standard deviation, if observations are normalised. clip:
+    where they end, in deviations.
     """
     if not is_image(env.observation_space):
-        return VectorView(without_text(env.observation_space), statistics)
+        return VectorView(without_text(env.observation_space), statistics, clip)
     shrink = ShrinkScreen() if is_bare(env) else ShrinkImage(ImageView(env))
     return NormalizedImages(shrink)
 
@@ -41,9 +44,11 @@ class VectorView(nn.Module):
     initial = None
     statistics: Tensor | None
 
-    def __init__(self, space: spaces.Space, statistics: DoubleArray | None) -> None:
+    def __init__(
+        self, space: spaces.Space, statistics: DoubleArray | None, clip: float = math.inf
+    ) -> None:
         super().__init__()
-        self._space = space
+        self._space, self._clip = space, clip
         self.register_buffer("statistics", None if statistics is None else as_tensor(statistics))
 
     def forward(self, observation: Any, state: None) -> tuple[Tensor, None]:
@@ -53,7 +58,7 @@ class VectorView(nn.Module):
         if self.statistics is None:
             return numbers, None
         mean, factor = self.statistics
-        return ((numbers - mean) * factor).clamp(-CLIP, CLIP).float(), None
+        return ((numbers - mean) * factor).clamp(-self._clip, self._clip).float(), None
 
 
 def _flat(space: spaces.Space, observation: Any, dtype: torch.dtype) -> list[Tensor]:

@@ -18,7 +18,6 @@ PANEL = 32  # outputs side by side: enough independent sums to hide the latency 
 UNROLL = 8  # inputs taken in one pass over a panel
 
 ACTIVATIONS = ("selu", "tanh", "relu")  # by their numbers in the kernels
-CLIP = 5.0  # of normalised observations, in standard deviations (Salimans et al. 2017)
 
 _floats, _doubles, _integers = float32[::1], float64[::1], int64[::1]
 _ZERO, _HALF, _ONE, _TWO = (np.float32(number) for number in (0, 0.5, 1, 2))
@@ -159,9 +158,9 @@ def mlp(packed, plan, scratch, observation):
     return _layers(packed, plan, scratch)
 
 
-@kernel(*[int64(*_MLP, _doubles, kind[::1]) for kind in (float32, float64)])
-def normalized_mlp(packed, plan, scratch, statistics, observation):
-    """Do as `mlp` with the observation normalised by means and factors, and clipped.
+@kernel(*[int64(*_MLP, _doubles, float64, kind[::1]) for kind in (float32, float64)])
+def normalized_mlp(packed, plan, scratch, statistics, clip, observation):
+    """Do as `mlp` with the observation normalised by means and factors, and clipped to +-clip.
 
     statistics: (4 * inputs,), the means, the factors, and two sums to which this adds: of the
     deviations from the means, and of their squares.
@@ -175,7 +174,7 @@ def normalized_mlp(packed, plan, scratch, statistics, observation):
         deviation = observation[i] - means[i]
         sums[i] += deviation
         squares[i] += deviation * deviation
-        scratch[i] = min(max(deviation * factors[i], -CLIP), CLIP)
+        scratch[i] = min(max(deviation * factors[i], -clip), clip)
     return _layers(packed, plan, scratch)
 
 
@@ -186,6 +185,13 @@ def squash(outputs, low, high, actions):
         share = (_tanh(outputs[i]) + _ONE) * _HALF
         # Within the bounds in spite of rounding.
         actions[i] = min(max(low[i] + share * (high[i] - low[i]), low[i]), high[i])
+
+
+@kernel(void(_floats, _floats, _floats, _floats))
+def clip(outputs, low, high, actions):
+    """Fill actions with the outputs, clipped to [low, high]."""
+    for i in range(actions.size):
+        actions[i] = min(max(outputs[i], low[i]), high[i])
 
 
 @kernel(void(_floats, _integers, _integers))

@@ -22,6 +22,11 @@ def count_outputs(actions: Mapping[str, Any]) -> int:
     return math.prod(actions["shape"]) * (actions.get("bins") or 1)
 
 
+def clip_of(network: Mapping[str, Any]) -> float:
+    """Return at how many standard deviations the network's observations are clipped."""
+    return network["obs_clip"] or math.inf
+
+
 def make_actor(
     network: Mapping[str, Any],
     vbn_batch: FloatArray | None = None,

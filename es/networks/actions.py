@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from es.kernels.layers import choose, squash
+from es.kernels.layers import choose, clip, squash
 from es.noise import FloatArray, action_noise, action_samples
 
 NoiseSeeds = tuple[int, int] | None
@@ -77,7 +77,7 @@ class Sampler:
 
 
 class Box:
-    """Make actions within bounds: tanh of the outputs, or one of `bins` values per dimension.
+    """Make actions within bounds: tanh of the outputs, or these clipped, or one of `bins` values.
 
     An episode's noise is added to that, and the sum clipped to the bounds. Integers are rounded to.
     """
@@ -88,7 +88,8 @@ class Box:
         self._std = np.float32(actions["noise"])
         self._noise: np.random.Generator | None = None
         self._action = action = np.empty_like(self._low)
-        self._fill: Callable[[], object] = partial(squash, outputs, self._low, self._high, action)
+        fill = clip if actions["squash"] == "clip" else squash
+        self._fill: Callable[[], object] = partial(fill, outputs, self._low, self._high, action)
         shaped, dtype = action.reshape(actions["shape"]), np.dtype(actions["dtype"])
         self._result: Callable[[], np.ndarray] = (
             shaped.copy if dtype == action.dtype else partial(shaped.astype, dtype)

@@ -10,7 +10,7 @@ import numpy as np
 from es.errors import MisfitError
 from es.kernels.layers import ACTIVATIONS, mlp, normalized_mlp
 from es.kernels.packing import aligned, pack_dense, packed_size, whole_panels
-from es.networks import count_outputs
+from es.networks import clip_of, count_outputs
 from es.networks.actions import Box, NoiseSeeds, Sampler, make_decoder
 from es.noise import DoubleArray, FloatArray
 
@@ -37,7 +37,9 @@ class MLPActor:
         if network["normalize"]:
             self._statistics = np.zeros((4, inputs))
             self._statistics[1] = 1
-            self._forward = partial(normalized_mlp, *arguments, self._statistics.reshape(-1))
+            self._forward = partial(
+                normalized_mlp, *arguments, self._statistics.reshape(-1), clip_of(network)
+            )
         self._inputs = inputs
         actions = network["actions"]
         self._decode = make_decoder(actions, self.outputs)

@@ -10,8 +10,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from es.errors import MisfitError
-from es.kernels.layers import CLIP, choose
-from es.networks import count_outputs
+from es.kernels.layers import choose
+from es.networks import clip_of, count_outputs
 from es.networks.actions import Box, NoiseSeeds, Sampler, make_decoder
 from es.networks.own import Own, make_own_module, trained_parameters, with_state
 from es.noise import DoubleArray, FloatArray
@@ -41,7 +41,9 @@ class OwnActor:
         if network["normalize"]:
             self._statistics = np.zeros((4, network["inputs"]))
             self._statistics[1] = 1
-        self._see = _sight(own.observations, self._statistics, network["pictures"])
+        self._see = _sight(
+            own.observations, self._statistics, clip_of(network), network["pictures"]
+        )
         count = count_outputs(network["actions"])
         self.outputs = np.zeros(count, np.float32)
         self._counts, self._largest = np.array([count]), np.zeros(1, np.int64)
@@ -85,11 +87,11 @@ class OwnActor:
 
 
 def _sight(
-    space: spaces.Space, statistics: DoubleArray | None, pictures: Sequence[str]
+    space: spaces.Space, statistics: DoubleArray | None, clip: float, pictures: Sequence[str]
 ) -> Callable[[Any], Any]:
     """Return what makes tensors of observations, or dicts of tensors of a Dict."""
     if not isinstance(space, spaces.Dict):
-        return Sight(space.shape or (), statistics)
+        return Sight(space.shape or (), statistics, clip)
     parts: dict[str, Sight] = {}
     stop = 0
     for key, part in space.items():
@@ -97,7 +99,7 @@ def _sight(
         if statistics is not None and key not in pictures:
             start, stop = stop, stop + math.prod(shape)
             own = statistics[:, start:stop]
-        parts[key] = Sight(shape, own)
+        parts[key] = Sight(shape, own, clip)
     return lambda observation: {key: see(observation[key]) for key, see in parts.items()}
 
 
@@ -106,11 +108,12 @@ class Sight:
 
     Each lies in memory of torch's own, since the alignment decides how sums are rounded. shape: of
     the observations. statistics: (4, inputs), the means, the factors, and two sums to which a call
-    adds, as the compiled MLP does.
+    adds, as the compiled MLP does. clip: where normalised observations end.
     """
 
-    def __init__(self, shape: tuple[int, ...], statistics: DoubleArray | None) -> None:
+    def __init__(self, shape: tuple[int, ...], statistics: DoubleArray | None, clip: float) -> None:
         self._tensor, self._shape, self._statistics = torch.zeros(shape), shape, statistics
+        self._clip = clip
         self._array = self._tensor.numpy()
 
     def __call__(self, observation: Any) -> Tensor:
@@ -137,5 +140,5 @@ class Sight:
         deviations = observation.reshape(-1) - means
         sums += deviations
         squares += deviations * deviations
-        normalized = np.clip(deviations * factors, -CLIP, CLIP)
+        normalized = np.clip(deviations * factors, -self._clip, self._clip)
         np.copyto(self._array.reshape(-1), normalized, "same_kind")

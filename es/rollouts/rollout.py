@@ -48,13 +48,15 @@ class Recipe(NamedTuple):
     """How a process makes its environment and actor; it can be pickled.
 
     max_steps: the environment's own step limit, which the loop applies. param_fraction: the share
-    of the parameters that a perturbation changes.
+    of the parameters that a perturbation changes. reward_clip: to what each step's reward is
+    clipped, in the return that an update learns from.
     """
 
     make_env: Callable[[], Environment]
     make_actor: Callable[[], Actor]
     max_steps: int | None = None
     param_fraction: float = 1.0
+    reward_clip: tuple[float, ...] | None = None
 
     def cap(self, cap: int) -> int:
         """Return the smaller one of `cap` and the environment's own step limit."""
@@ -125,12 +127,16 @@ def evaluation_tasks(seed: int, update: int, episodes: int, cap: int) -> list[Ta
 
 
 class Result(NamedTuple):
-    """The result of a task. observed: as `Actor.observed` returns it."""
+    """The result of a task. observed: as `Actor.observed` returns it.
+
+    clipped_return: the sum of the clipped rewards, where `Recipe.reward_clip` asks for it.
+    """
 
     index: int  # type: ignore[assignment]  # hides a method of tuples
     episode_return: float
     steps: int
     observed: DoubleArray | None = None
+    clipped_return: float | None = None
 
 
 class Episode(NamedTuple):

@@ -27,7 +27,7 @@ SETTINGS_OF_SCORES = (
     *SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation", "sample_actions"
 )  # fmt: skip
 SETTINGS_OF_POLICY = (
-    "net", "net_kwargs", "hidden_sizes", "activation", "obs_norm", "vbn", "action_bins"
+    "net", "net_kwargs", "hidden_sizes", "activation", "obs_norm", "vbn", "action_bins", "squash"
 )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def restored_normalizer(config: Config, inputs: int, restored: Restored) -> Norm
     """
     if not inputs:
         return None
-    normalizer = Normalizer(inputs)
+    normalizer = Normalizer(inputs, config.obs_std_floor)
     if isinstance(restored, Checkpoint) and restored.settings.get("obs_norm"):
         try:
             normalizer.load(restored.normalizer or {})

@@ -69,6 +69,12 @@ def test_a_state_that_does_not_fit_is_refused(change):
         normalizer.load(normalizer.state() | change)
 
 
+def test_deviations_have_a_floor():
+    normalizer = Normalizer(2, least_std=0.1)
+    normalizer.merge([played(normalizer, np.array([[1.0, 2.0], [1.02, 4.0]]))])
+    assert normalizer.statistics()[1] == pytest.approx([10.0, 1.0])
+
+
 def test_observations_that_are_not_finite_end_the_run():
     normalizer = Normalizer(1)
     with pytest.raises(RunError, match="--obs-norm"):

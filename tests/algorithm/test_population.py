@@ -32,6 +32,14 @@ def test_a_shift_of_rewards_counts_every_step_and_leaves_the_returns_alone():
     assert batch.unperturbed == 5.5
 
 
+def test_clipped_rewards_are_learned_from_and_leave_the_returns_alone():
+    clipped = [result._replace(clipped_return=2 * result.index) for result in RESULTS]
+    batch = group_by_perturbation(clipped, 2, reward_shift=0.1)
+    assert batch.returns.tolist() == [2, 6]
+    assert batch.fitness.tolist() == pytest.approx([1 - 0.5, 5 - 2.5])
+    assert batch.unperturbed == 5.5
+
+
 def results(returns):
     return [Result(index, value, 1) for index, value in enumerate(returns)]
 

@@ -17,7 +17,7 @@ OPTIONS = {
     "--param-fraction 0.5 --episodes-per-perturbation 2 --episode-seeding update",
     "ars": f"{PENDULUM} --n 6 --obs-norm --hidden-sizes --shaping normalized --top-directions 2 "
     "--lr-schedule linear --reward-shift -1 --frame-skip 2 --sigma-decay 0.5 --sigma-min 0.02 "
-    "--action-noise 0.1",
+    "--action-noise 0.1 --reward-clip -9 -0.5 --squash clip --obs-clip 0 --obs-std-floor 0.5",
     "gaussian": "--env-name CartPole-v1 --n 5 --sampling gaussian --shaping raw --momentum 0.9 "
     "--weight-decay 0.1 --lr 0.001 --lr-schedule cosine --lr-decay 0.9 --activation relu "
     "--variable-ep-len --episode-seeding independent",
@@ -98,7 +98,9 @@ def learned(program, *options):
         "--lr-schedule cosine", "--sigma-decay 0.5", "--param-fraction 0.5",
         "--episodes-per-perturbation 2", "--episode-seeding update",
         "--episode-seeding independent", "--hidden-sizes 7", "--sigma-adapt",
-        "--frames-per-update 200", "--optimizer clipup --max-speed 0.1",
+        "--frames-per-update 200", "--squash clip", "--reward-clip -5 -4",
+        "--obs-norm --obs-clip 0.1",
+        "--obs-norm --obs-std-floor 9", "--optimizer clipup --max-speed 0.1",
     ],
 )  # fmt: skip
 def test_every_option_makes_a_difference(program, option):

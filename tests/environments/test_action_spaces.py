@@ -22,7 +22,7 @@ def test_action_spaces_are_described():
     box = spaces.Box(np.array([-1.0, 0.0]), np.array([1.0, 5.0]), dtype=np.float64)
     assert describe_actions(box, "") == {
         "kind": "box", "low": [-1, 0], "high": [1, 5], "shape": [2], "dtype": "float64",
-        "bins": None, "noise": 0.0,
+        "bins": None, "noise": 0.0, "squash": "tanh",
     }  # fmt: skip
 
 

@@ -20,6 +20,7 @@ ACTIONS: dict[str, tuple[spaces.Space, dict]] = {
     ),
     "multi-binary": (spaces.MultiBinary((2, 3)), {}),
     "box": (BOX, {}),
+    "clipped": (BOX, {"squash": "clip"}),
     "bins": (BOX, {"bins": 7}),
     "float32": (spaces.Box(-0.4, 0.4, (3,)), {"noise": 0.5}),
     "whole numbers": (spaces.Box(-3, 9, (2, 2), np.int16), {}),

@@ -82,7 +82,7 @@ def test_texts_are_left_out_and_a_lone_picture_is_the_observation():
 def test_vectors_are_normalised_in_double_precision():
     space = spaces.Box(-1e9, 1e9, (3,), np.float64)
     mean, factor = np.array([1e8, 0, -3.0]), np.array([4.0, 100.0, 0.5])
-    view = make_view(Shows(space), np.stack([mean, factor]))
+    view = make_view(Shows(space), np.stack([mean, factor]), clip=5)
     observation = np.array([1e8 + 1 / 3, 1.0, -3.5])
     found, _ = view(torch.from_numpy(observation), None)
     expected = np.clip((observation - mean) * factor, -5, 5).astype(np.float32)
@@ -93,7 +93,7 @@ def test_a_network_of_ones_own_sees_arrays_in_their_shape_and_entries_apart():
     space = SPACES["Scene"][0]
     space.seed(0)
     env, statistics = Shows(space), np.random.default_rng(0).normal(size=(2, 34))
-    view, module = View(env, shaped=True), make_shaped_view(env, statistics)
+    view, module = View(env, shaped=True), make_shaped_view(env, statistics, 5)
     view.reset()
     state = None
     for _ in range(3):
@@ -127,7 +127,7 @@ def test_the_statistics_of_entries_are_in_the_order_of_training():
     space = spaces.Dict([("z", spaces.Box(-1, 1, (2,))), ("a", spaces.Box(-1, 1, (3,)))])
     assert [*space] == ["z", "a"]
     trained = View(Shows(space), shaped=True)(observation := space.sample())
-    module = make_shaped_view(Shows(space), np.stack([np.arange(5.0), np.ones(5)]))
+    module = make_shaped_view(Shows(space), np.stack([np.arange(5.0), np.ones(5)]), 5)
     found, _ = module({key: torch.from_numpy(part) for key, part in observation.items()}, None)
     numbers = np.concatenate([np.ravel(trained[key]) for key in sorted(trained)])
     shown = np.concatenate([found[key].numpy() for key in sorted(found)])

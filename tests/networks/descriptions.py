@@ -10,14 +10,14 @@ def discrete(n: int, start: int = 0) -> dict[str, Any]:
 def box(low: list[float], high: list[float], **changes: Any) -> dict[str, Any]:
     return {
         "kind": "box", "low": low, "high": high, "shape": [len(low)], "dtype": "float32",
-        "bins": None, "noise": 0.0, **changes,
+        "bins": None, "noise": 0.0, "squash": "tanh", **changes,
     }  # fmt: skip
 
 
 def mlp(inputs: int = 4, actions: int = 2, **changes: Any) -> dict[str, Any]:
     return {
         "kind": "mlp", "inputs": inputs, "hidden": [64, 64], "activation": "selu",
-        "normalize": False, "actions": discrete(actions), **changes,
+        "normalize": False, "obs_clip": 5.0, "actions": discrete(actions), **changes,
     }  # fmt: skip
 
 

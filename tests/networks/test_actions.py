@@ -52,6 +52,12 @@ def test_continuous_actions_are_tanh_scaled_to_the_bounds():
     assert (shaped.shape, shaped.dtype) == ((2, 2), np.float64)
 
 
+def test_continuous_actions_can_be_the_outputs_clipped_to_the_bounds():
+    low, high = [-1.0, -2.0, 0.0, -0.5], [1.0, 6.0, 0.5, 0.5]
+    action = decode(box(low, high, squash="clip"), [0.25, -7.0, 0.75, 0.5])
+    assert action.tolist() == [0.25, -2.0, 0.5, 0.5]
+
+
 def test_whole_numbers_are_the_nearest():
     space = gymnasium.spaces.Box(-3, 9, (2, 2), np.int16)
     actions = describe_actions(space, "")
@@ -65,7 +71,7 @@ def test_whole_numbers_are_the_nearest():
     assert decode(actions | {"bins": 2}, [0, 1, 1, 0, 0, 1, 0, 1]).tolist() == [[9, -3], [9, 9]]
 
 
-@pytest.mark.parametrize("changes", [{}, {"bins": 3}, {"noise": 1.0}])
+@pytest.mark.parametrize("changes", [{}, {"bins": 3}, {"noise": 1.0}, {"squash": "clip"}])
 def test_bounds_that_are_doubles_are_kept(changes):
     """float32(0.1) is above 0.1."""
     space = gymnasium.spaces.Box(np.array([-0.1, -0.3]), np.array([0.1, -0.1]), dtype=np.float64)

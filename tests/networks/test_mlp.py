@@ -64,9 +64,11 @@ def test_a_linear_policy_is_one_matrix():
     assert actor.outputs.tolist() == [-1.5, -2.5]
 
 
+@pytest.mark.parametrize("clip", [5.0, 0.5, 0])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_observations_are_normalised_clipped_and_summed(kind):
-    network = mlp(3, 4, activation="tanh")
+def test_observations_are_normalised_clipped_and_summed(kind, clip):
+    network = mlp(3, 4, activation="tanh", obs_clip=clip)
+    most = clip or np.inf
     actor, plain = make_actor(network | {"normalize": True}), make_actor(network)
     theta = initial_theta(network, 0)
     statistics = np.array([[1.0, -2.0, 100.0], [0.5, 3.0, 1e4]])
@@ -79,7 +81,7 @@ def test_observations_are_normalised_clipped_and_summed(kind):
         for observation in seen:
             actor.act(observation)
             normalized = (observation - statistics[0]) * statistics[1]
-            plain.act(np.clip(normalized, -5, 5).astype(np.float32))
+            plain.act(np.clip(normalized, -most, most).astype(np.float32))
             np.testing.assert_allclose(actor.outputs, plain.outputs, rtol=1e-5, atol=1e-6)
         deviations = seen.astype(np.float64) - statistics[0]
         observed = actor.observed()

@@ -145,6 +145,17 @@ def test_an_actor_gets_statistics_and_in_training_seeds_for_noise():
     assert player.actor.heard == [statistics, (9, 77), statistics, None]
 
 
+def test_clipped_rewards_are_added_up_beside_the_return():
+    player = Player(recipe(length=4)._replace(reward_clip=(-1.0, 1.5)))
+    theta = np.array([2.0], np.float32)
+    for _ in range(2):  # the second time to see that an episode begins at nothing
+        result = player.play(Snapshot(theta, 0.1), Task(0, 0, 0, 7, 10))
+        assert result.episode_return == pytest.approx(8.007)
+        assert result.clipped_return == 6.0
+    unclipped = Player(recipe(length=4)).play(Snapshot(theta, 0.1), Task(0, 0, 0, 7, 10))
+    assert unclipped.clipped_return is None
+
+
 def test_evaluation_plays_the_unperturbed_parameters_in_other_episodes():
     tasks = evaluation_tasks(seed=1, update=2, episodes=20, cap=50)
     assert {task.sign for task in tasks} == {0}
