@@ -1,0 +1,108 @@
+"""How large the program is, and how many files one has to read to follow it.
+
+python -m benchmarks.size [FOLDER]   FOLDER: a checkout of another commit, to compare with
+
+It counts lines of Python and prose, finds circles of imports, and runs two short commands under a
+profiler to count the files of `es/` whose code they execute: an update of a run in this process,
+and `--test --video` of its checkpoint. `lr`: the files that name the learning rate.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+RUN = ("--small-net", "--env-name", "CartPole-v1", "--n", "4", "--workers", "0", "--seed", "1")
+PROFILED = """
+import atexit, os, sys
+root, out, begin = sys.argv[1], sys.argv[2], sys.argv[3]
+files = set()
+def note(frame, event, argument):
+    path = frame.f_code.co_filename
+    # What a module does when it is imported is no step of the work.
+    if event == "call" and path.startswith(root + "/es/") and frame.f_code.co_name != "<module>":
+        files.add(path)
+    if begin and frame.f_code.co_name == begin and event == "call":
+        files.clear()
+def write():
+    sys.setprofile(None)
+    open(out, "w").write("\\n".join(sorted(files)))
+sys.path.insert(0, root)
+sys.argv = ["main.py", *sys.argv[4:]]
+import threading
+atexit.register(write)
+threading.setprofile(note)
+sys.setprofile(note)
+try:
+    try:
+        from es.cli import main
+    except ModuleNotFoundError:
+        from es.main import main
+    main(sys.argv[1:])
+finally:
+    write()
+"""
+
+
+def main() -> None:
+    """Print the table."""
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    product = [*root.glob("*.py"), *root.glob("es/**/*.py")]
+    pages = [*root.glob("docs/*.md")]
+    print(f"product code: {_lines(product)} lines, {len(product)} files")
+    print(f"tests: {_lines(root.glob('tests/**/*.py'))} lines")
+    print(f"benchmarks: {_lines(root.glob('benchmarks/*.py'))} lines of Python")
+    print(f"README: {_lines([root / 'README.md'])} lines")
+    print(f"docs: {_lines(pages)} lines, {len(pages)} pages")
+    print(f"modules in circles of imports: {_circles(root) or 'none'}")
+    named = [path for path in product if re.search(r"\blr\b", path.read_text())]
+    print(f"files that name lr: {len(named)}")
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder, "run")
+        train = (*RUN, "--max-gradient-updates", "2", "--run-dir", run)
+        print(f"files of one update: {_executed(root, 'update', *train)}")
+        video = ("--test", "--restore", run / "latest.safetensors", "--video", run / "film.mp4")
+        print(f"files of --test --video: {_executed(root, '', *video)}")
+
+
+def _lines(paths: object) -> int:
+    return sum(len(path.read_text().splitlines()) for path in paths)  # type: ignore[attr-defined]
+
+
+def _executed(root: Path, begin: str, *arguments: object) -> int:
+    """Return how many files of `es/` a command executes, from the first call of `begin` on."""
+    with tempfile.NamedTemporaryFile("r") as out:
+        words = [sys.executable, "-c", PROFILED, root, out.name, begin, *arguments]
+        subprocess.run([*map(str, words)], check=True, stdout=subprocess.DEVNULL, cwd="/")
+        return len(out.read().split())
+
+
+def _circles(root: Path) -> list[str]:
+    """Return the modules of `es/` that import themselves in the end, at module level."""
+    files = {
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in root.glob("es/**/*.py")
+    }
+    imports = {name: _imported(path, files) - {name} for name, path in files.items()}
+    reached = {name: {*direct} for name, direct in imports.items()}
+    for _ in files:
+        for name in files:
+            reached[name] |= {far for near in reached[name] for far in imports[near]}
+    return sorted(name for name in files if name in reached[name])
+
+
+def _imported(path: Path, files: dict[str, Path]) -> set[str]:
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if name in files else node.module for name in names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & files.keys()
+
+
+if __name__ == "__main__":
+    main()
