@@ -101,12 +101,15 @@ def describe_env(
     return description
 
 
-def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasium.Env:
+def make_env(
+    env: Mapping[str, Any], render_mode: str | None = None, *, preprocess: bool = True
+) -> gymnasium.Env:
     """Make the described environment; an episode depends on its seed and actions alone.
 
     The environment does not end episodes after `max_steps`: the loop, which counts steps anyway,
     does. Images are preprocessed to (1, 42, 42) float32, in a buffer that the next step writes
-    over; all other observations are vectors. Raise UsageError if it cannot be made.
+    over; all other observations are vectors. preprocess: False leaves all observations as
+    Gymnasium has them. Raise UsageError if it cannot be made.
     """
     made = make_bare_env(env, render_mode)
     # Others may keep more in their world than a new one would have.
@@ -114,14 +117,8 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
         made = FreshWorld(made)
     if env["frame_skip"] > 1:
         made = FrameSkip(made, env["frame_skip"])
-    shaped = env.get("shaped", False)
-    made = made if shaped else take_picture(made)
-    if not is_image(made.observation_space):
-        made = as_vector(made, env["id"], shaped=shaped)
-    else:
-        from es.environments.atari import as_images  # this loads kernels
-
-        made = as_images(made)
+    if preprocess:
+        made = _preprocessed(made, env)
     if env["noop_max"]:
         is_atari = isinstance(made.unwrapped, ale_py.AtariEnv)
         made = RandomStart(made, env["noop_max"], noops=is_atari)
@@ -133,6 +130,16 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
         return FireReset(made)
     except ValueError as error:
         raise UsageError(f"--fire-reset: {env['id']} {error}; leave it out") from error
+
+
+def _preprocessed(made: gymnasium.Env, env: Mapping[str, Any]) -> gymnasium.Env:
+    shaped = env.get("shaped", False)
+    made = made if shaped else take_picture(made)
+    if not is_image(made.observation_space):
+        return as_vector(made, env["id"], shaped=shaped)
+    from es.environments.atari import as_images  # this loads kernels
+
+    return as_images(made)
 
 
 def make_bare_env(

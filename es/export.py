@@ -5,16 +5,18 @@ import math
 import tempfile
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from es import __version__
 from es.config import Config
 from es.environments.spaces import take_picture, without_text
-from es.envs import make_bare_env
+from es.envs import make_bare_env, make_env
 from es.errors import UsageError, blaming
 from es.exporting import files
 from es.exporting.actions import Decoder
+from es.exporting.beside import Beside
 from es.exporting.policy import ExportedPolicy
 from es.exporting.shaped import make_shaped_view
 from es.exporting.views import make_view
@@ -28,13 +30,17 @@ from es.runs.checkpoint import Checkpoint
 from es.runs.restored import Restored, restored_normalizer
 from es.runs.setup import Setup
 
-WRITERS = {".onnx": files.to_onnx, ".pt2": files.to_pt2}
+FORMATS: dict[str, type[files.OnnxFile | files.Pt2File]] = {
+    ".onnx": files.OnnxFile,
+    ".pt2": files.Pt2File,
+}
 
 
 def export(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     """Write the policy of --restore to the files of --export; return the exit status.
 
-    Raise UsageError if they cannot be written, or if the network cannot be made a graph.
+    Raise UsageError if they cannot be written, if the network cannot be made a graph, or if a file
+    does not play as the policy does.
     """
     paths = _paths(config.export or "")
     interrupts.defer()
@@ -53,9 +59,6 @@ def _export(config: Config, restored: Restored, paths: list[Path]) -> None:
     with blaming("--export: the network cannot be made a graph"):
         policy, observation = _assemble(config, restored, setup, theta)
         program = files.trace(policy, observation)
-    if not config.silent:
-        print(f"Playing {counted(config.eval_episodes, 'episode')} for its score ...", flush=True)
-    mean, std = evaluate(config, restored, setup, theta)
     tensors = files.inputs(observation)
     if policy.initial_state.numel():
         tensors["state"] = policy.initial_state
@@ -71,25 +74,55 @@ def _export(config: Config, restored: Restored, paths: list[Path]) -> None:
         "max_episode_length": setup.recipe.cap(config.max_episode_length),
         "inputs": files.describe(tensors),
         "initial_state": policy.initial_state.tolist(),
-        "score": {"mean": mean, "std": std, "episodes": config.eval_episodes},
         "greedy": config.greedy and "sample" in setup.network["actions"],
         "update": counters.update if counters else 0,
         "frames": counters.frames if counters else 0,
         "made_by": f"evolution-strategies {__version__}",
     }
+    contents: dict[Path, tuple[bytes, str]] = {}
     for path in paths:
-        content = WRITERS[path.suffix](program, metadata)
+        if not config.silent:
+            episodes = counted(config.eval_episodes, "episode")
+            print(f"Playing {episodes} for the score of {path} ...", flush=True)
+        with blaming(f"--export {path}: the network cannot be written"):
+            file = FORMATS[path.suffix](program, list(tensors))
+            play = file.load()
+        metadata["score"] = _score(config, restored, setup, theta, policy, observation, play, path)
+        contents[path] = file.content(metadata), _summary(metadata)
+    for path, (content, summary) in contents.items():
         with directory.writable(path, "--export"):
             directory.replace(path, content)
         if not config.silent:
-            print(f"Exported {path}: {_summary(metadata)}", flush=True)
+            print(f"Exported {path}: {summary}", flush=True)
+
+
+def _score(
+    config: Config, restored: Restored, setup: Setup, theta: FloatArray, policy: ExportedPolicy,
+    observation: Any, play: files.Play, path: Path,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the score of a file's own actions; raise UsageError if they are not the policy's."""
+    with closing(make_bare_env(setup.environment)) as bare:
+        beside = Beside(
+            play, setup.recipe.make_actor(), bare, observation, policy.initial_state,
+            setup.network["actions"], shaped=setup.environment.get("shaped", False),
+        )  # fmt: skip
+    recipe = setup.recipe._replace(
+        make_env=partial(make_env, setup.environment, preprocess=False), make_actor=lambda: beside
+    )
+    mean, std = evaluate(config, restored, setup._replace(recipe=recipe), theta)
+    if complaint := beside.complaint():
+        raise UsageError(
+            f"--export {path}: its actions are not those of the policy {complaint}, so nothing is "
+            "written; try the other format (.onnx or .pt2)"
+        )
+    return {"mean": mean, "std": std, "episodes": config.eval_episodes}
 
 
 def _paths(out: str) -> list[Path]:
     """Return the files to write; raise UsageError if they cannot be, before anything is played."""
     suffix = Path(out).suffix
     with directory.writable(Path(out), "--export"):
-        paths = [Path(out)] if suffix else [Path(out).with_suffix(ending) for ending in WRITERS]
+        paths = [Path(out)] if suffix else [Path(out).with_suffix(ending) for ending in FORMATS]
         paths[0].parent.mkdir(parents=True, exist_ok=True)
         for path in paths:
             if path.is_dir():

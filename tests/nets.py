@@ -79,6 +79,17 @@ class Parts(nn.Module):
         return self.head(torch.cat([observation[key].flatten() for key in self.keys]))
 
 
+class Exported(nn.Module):
+    """Gives other outputs in an exported file."""
+
+    def __init__(self, observations: Any, actions: Any) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.ones(count_outputs(actions)))
+
+    def forward(self, observation: Tensor, state: Any) -> Tensor:
+        return -self.bias if torch.compiler.is_exporting() else self.bias
+
+
 class Failing(nn.Module):
     """Goes wrong where a test wants."""
 

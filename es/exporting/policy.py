@@ -16,7 +16,8 @@ class ExportedPolicy(nn.Module):
     tensors in any nesting, and None at first; returns outputs, or outputs and the next state.
     decode: makes actions of outputs. observation: an example. initial_state: (S,) zeros, none if
     nothing is remembered; float32 if that holds all of it, otherwise float64. Raise ValueError if
-    the network's state grows or holds other things than tensors, or if it changes its buffers.
+    the network's state grows or holds other things than tensors, if it changes its buffers, or if
+    it gives other outputs each time.
     """
 
     def __init__(
@@ -47,6 +48,10 @@ class ExportedPolicy(nn.Module):
         for old, (name, new) in zip(before, network.named_buffers(), strict=True):
             if not torch.equal(old, new):
                 raise ValueError(f"it changes its {name} while it plays; return that as its state")
+        once_more = tree_flatten(self._play(seen, None))[0]
+        for old, new in zip(tree_flatten(first)[0], once_more, strict=True):
+            if old is not None and not torch.allclose(old, new, equal_nan=True):
+                raise ValueError("it gives other outputs each time; a file draws nothing at random")
         # Most networks take zeros for None. For others, the vector ends with whether it has begun.
         self._marked = not all(torch.equal(old, new) for old, new in pairs)
         self.initial_state = torch.zeros(zeros.numel() + self._marked, dtype=dtype)

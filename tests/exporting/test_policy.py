@@ -74,6 +74,12 @@ def test_a_state_that_does_not_fit_into_a_vector_is_an_error(result, words):
         ExportedPolicy(VectorView(SPACE, None), Returns(result), nn.Identity(), example(SPACE))
 
 
+def test_outputs_drawn_at_random_are_an_error():
+    draws = Returns(lambda x, _: x + torch.rand(3))
+    with pytest.raises(ValueError, match="it gives other outputs each time"):
+        ExportedPolicy(VectorView(SPACE, None), draws, nn.Identity(), example(SPACE))
+
+
 def test_buffers_that_change_are_an_error():
     class Counts(nn.Module):
         count: torch.Tensor

@@ -48,6 +48,8 @@ IMAGES: dict[str, spaces.Space] = {
     "channels first": spaces.Box(0, 255, (3, 50, 60), np.uint8),
     "to 1": spaces.Box(0, 1, (64, 70, 3), np.float32),
     "to 255": spaces.Box(0, 255, (3, 84, 84), np.float64),
+    "half precision": spaces.Box(0, 1, (40, 50, 4), np.float16),
+    "two frames": spaces.Box(0, 255, (2, 36, 44), np.uint8),
 }
 
 
