@@ -1,5 +1,6 @@
 """Starting processes: quickly, with one thread each, within the system's limits."""
 
+import math
 import multiprocessing
 import os
 import resource
@@ -7,8 +8,9 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import connection
+from pathlib import Path
 
 from es.errors import RunError, UsageError
 from es.program import IN_CHECKOUT, PROJECT
@@ -22,15 +24,46 @@ ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ROOT = Path("/")  # of the system's files
 
 
-def cores() -> int:
-    """Return the number of processor cores that this process may use."""
+def cores(root: Path = ROOT) -> int:
+    """Return the number of processor cores that this process may use.
+
+    The variable ES_CORES sets it. Otherwise it is the number of cores in the affinity mask, or the
+    CPU quota of the container or batch job, rounded up, if that is less.
+    """
     if chosen := os.environ.get(CORES):
         return int(chosen)
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    for group in control_groups("cpu", root):
+        for files in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):  # version 2, 1
+            with suppress(OSError, ValueError):  # there is no such file, or its quota is "max"
+                words = " ".join((group / name).read_text() for name in files).split()
+                quota, period = map(int, words)
+                if quota > 0:  # -1 is no quota
+                    count = min(count, math.ceil(quota / period))
+    return count
+
+
+def control_groups(controller: str, root: Path = ROOT) -> list[Path]:
+    """Return the folders of the Linux control groups whose limits apply to this process.
+
+    These are its own group and all above it, of versions 1 and 2. Some may not exist: in a
+    container, the paths in /proc may be those of the host. controller: "cpu" or "memory".
+    """
+    groups: list[Path] = []
+    with suppress(OSError):  # another system
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            mount = root / "sys/fs/cgroup" / (controller if controllers else "")  # version 1, 2
+            if not controllers or controller in controllers.split(","):
+                group = mount / path.lstrip("/")
+                groups += [each for each in (group, *group.parents) if each.is_relative_to(mount)]
+    return groups
 
 
 def limit_threads() -> None:

@@ -1,6 +1,7 @@
 """The worker processes: start them, receive from them, replace lost ones."""
 
 import contextlib
+import re
 import select
 import selectors
 import signal
@@ -8,13 +9,14 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing import connection
 from multiprocessing.context import BaseContext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
 
 from es.errors import RunError
 from es.rollouts.interface import FAILURES
-from es.rollouts.processes import cores, for_helpers
+from es.rollouts.processes import ROOT, control_groups, cores, for_helpers
 from es.rollouts.rollout import Recipe
 from es.rollouts.worker import IDLE, Done, Failure, Parting, Ready, Shared, work
 
@@ -203,7 +205,7 @@ def affordable_workers(wanted: int, pid: int, say: Callable[[str], None]) -> int
         each = psutil.Process(pid).memory_full_info().uss
     except psutil.NoSuchProcess:  # it will be replaced
         return wanted
-    free, count = psutil.virtual_memory().available, min(wanted, cores())
+    free, count = free_memory(), min(wanted, cores())
     if wanted * each <= free / 2:
         return wanted
     say(
@@ -211,3 +213,20 @@ def affordable_workers(wanted: int, pid: int, say: Callable[[str], None]) -> int
         f"{free / 2**30:.1f} GiB of free memory: using {count}, one per core."
     )
     return count
+
+
+def free_memory(root: Path = ROOT) -> int:
+    """Return the bytes of memory that processes may still take, here or in this container."""
+    free = psutil.virtual_memory().available
+    for group in control_groups("memory", root):
+        for limit, usage in (
+            ("memory.max", "memory.current"),  # version 2
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),  # version 1
+        ):
+            with contextlib.suppress(OSError, ValueError):  # no such file, or its limit is "max"
+                left = int((group / limit).read_text()) - int((group / usage).read_text())
+                # Usage includes cached files, of which the kernel frees these when needed.
+                statistics = (group / "memory.stat").read_text()
+                cached = re.findall(r"^(?:total_)?inactive_file (\d+)$", statistics, re.MULTILINE)
+                free = min(free, left + max(map(int, cached), default=0))
+    return max(0, free)
