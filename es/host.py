@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from es.reports.terminal import Terminal
 from es.rollouts.interface import OpenPool
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `learn` imports this file before it starts the workers: nothing heavy
     from es.reports.record import Record
+    from es.reports.terminal import Terminal
     from es.train import Trainer
 
 AfterUpdate = Callable[["Record", "Trainer"], Any]
@@ -27,13 +27,19 @@ class Host(NamedTuple):
     ends if it returns False.
     """
 
-    console: type[Terminal]
+    console: Callable[..., Terminal]
     open_pool: OpenPool
     after_update: AfterUpdate
 
 
+def _terminal(**settings: Any) -> Terminal:
+    from es.reports.terminal import Terminal
+
+    return Terminal(**settings)
+
+
 COMMAND_LINE = Host(
-    Terminal,
+    _terminal,
     open_pool=lambda make, recipe, **settings: make(recipe, **settings),
     after_update=lambda record, trainer: None,
 )

@@ -23,14 +23,13 @@ from es.kernels import TELL
 from es.noise import DoubleArray
 from es.program import modules_for_workers, search_last
 from es.reports import NO_CURVE, one_shot
-from es.reports.host_terminal import HostTerminal
 from es.rollouts.by_value import ByValue
 from es.rollouts.interface import Pool
 from es.rollouts.pool_process import PoolProcess
 from es.rollouts.processes import PRELOAD
 from es.rollouts.rollout import Recipe
 
-if TYPE_CHECKING:  # the processes of the pool import torch while this one does
+if TYPE_CHECKING:  # torch and rich are imported while the pool's processes import theirs
     from es.loading import Policy
     from es.reports.record import Record
     from es.runs.checkpoint import Checkpoint
@@ -104,6 +103,7 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
                 one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
         host.libraries()
         from es import train
+        from es.reports.host_terminal import HostTerminal
         from es.runs.restored import restore
 
         restored: Restored = None

@@ -21,6 +21,7 @@ from es.errors import RunError, UsageError
 from es.reports.record import COLUMNS
 from tests.awful import Awful
 from tests.checkpoints import RUN, read, rows, same, same_run, timeless
+from tests.processes import run_python
 
 QUICK: dict[str, Any] = {
     "env_name": "CartPole-v1",
@@ -88,6 +89,18 @@ def test_it_is_the_run_of_the_command_line_and_changes_nothing_in_its_process(
         assert same(run.policy.settings, loaded.settings)
         assert run.policy(OBSERVATION) == loaded(OBSERVATION)
     assert capfd.readouterr().err == ""
+
+
+def test_the_process_of_the_pool_starts_before_anything_heavy_is_imported():
+    """It imports what workers need, while this process imports torch."""
+    program = (
+        "import subprocess, sys; from es import learn\n"
+        "def start(*words, **options):\n"
+        "    sys.exit(str(sorted({'torch', 'rich', 'gymnasium', 'numba'} & sys.modules.keys())))\n"
+        "subprocess.Popen = start\n"
+        "learn(env_name='CartPole-v1', small_net=True)"
+    )
+    assert run_python(program).stderr == "[]\n"
 
 
 def test_what_is_played_in_its_process_changes_nothing_there(monkeypatch, short_folder):
