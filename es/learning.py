@@ -91,12 +91,7 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
         config = parse({})
         validate(config, combinations=not config.restore)
         search_last(config.imported)
-        open_pool = COMMAND_LINE.open_pool
-        if config.workers != 0:
-            variables = {PRELOAD: config.env_name, TELL: "" if config.silent else "1"}
-            process = PoolProcess(() if config.ray else modules_for_workers(config.net), variables)
-            stack.callback(process.close)
-            open_pool = partial(_open_pool, process, config.env_name, objects)
+        process = None if config.restore else _start_process(config, stack)
         if not os.environ.get(NO_CURVE):
             stack.callback(one_shot.discard)
             with suppress(OSError):  # then the picture is drawn later
@@ -112,12 +107,15 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
 
         def started(*arguments: Any, **keywords: Any) -> Pool:
             starting.close()
-            return open_pool(*arguments, **keywords)
+            if process is None:
+                return COMMAND_LINE.open_pool(*arguments, **keywords)
+            return _open_pool(process, config.env_name, objects, *arguments, **keywords)
 
         try:
             with HostInterrupts() as interrupts:
                 if config.restore:
                     config, restored = restore(parse, config)
+                    process = _start_process(config, stack)  # the checkpoint names the environment
                 chosen = Host(HostTerminal, started, _Follower(callback))
                 outcome = train.train(config, restored, interrupts, chosen)
         except Interrupted as error:
@@ -162,6 +160,19 @@ def _check_callback(callback: Any) -> None:
         raise UsageError(
             f"callback={callback!r}: must be a function of an update's row and the policy ({error})"
         ) from error
+
+
+def _start_process(config: Config, stack: ExitStack) -> PoolProcess | None:
+    """Start the pool's process, which `stack` ends; return None if this process plays itself.
+
+    It imports the simulator and other modules for workers while this process does other things.
+    """
+    if config.workers == 0:
+        return None
+    variables = {PRELOAD: config.env_name, TELL: "" if config.silent else "1"}
+    process = PoolProcess(() if config.ray else modules_for_workers(config.net), variables)
+    stack.callback(process.close)
+    return process
 
 
 def _open_pool(

@@ -50,10 +50,8 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         os.environ[TELL] = "1"
         with suppress(OSError):  # the run's console tells if its line is lost
             print(first_line(config), flush=True)  # at once: what follows takes seconds
-    if not config.instead and config.workers != 0 and config.ray is None:
-        os.environ[PRELOAD] = config.env_name
-        # It imports them while this process imports torch.
-        start_forkserver(modules_for_workers(config.net))
+    if not config.restore:
+        _prepare_workers(config)
     if not config.instead and not os.environ.get(NO_CURVE):
         with suppress(OSError):  # then the picture is drawn later
             one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
@@ -71,6 +69,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     restored: Restored = None
     if config.restore:
         config, restored = restore(parse, config, argv)
+        _prepare_workers(config)  # the checkpoint names the environment
     if config.export:
         from es import export
 
@@ -78,3 +77,13 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     from es import train
 
     return train.train(config, restored, interrupts).status
+
+
+def _prepare_workers(config: Config) -> None:
+    """Start the process that workers are forked from, if the run has workers on this machine.
+
+    It imports the simulator and other modules for them while this process does other things.
+    """
+    if not config.instead and config.workers != 0 and config.ray is None:
+        os.environ[PRELOAD] = config.env_name
+        start_forkserver(modules_for_workers(config.net))

@@ -19,6 +19,7 @@ import torch
 from es import learn, load_policy
 from es.errors import RunError, UsageError
 from es.reports.record import COLUMNS
+from es.rollouts.processes import PRELOAD
 from tests.awful import Awful
 from tests.checkpoints import RUN, read, rows, same, same_run, timeless
 from tests.processes import run_python
@@ -101,6 +102,24 @@ def test_the_process_of_the_pool_starts_before_anything_heavy_is_imported():
         "learn(env_name='CartPole-v1', small_net=True)"
     )
     assert run_python(program).stderr == "[]\n"
+
+
+def test_a_resumed_run_prepares_its_pool_for_the_environment_of_its_checkpoint(monkeypatch):
+    prepared: list[str] = []
+
+    class Noted:
+        def __init__(self, preload, variables):
+            prepared.append(variables[PRELOAD])
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("es.learning.PoolProcess", Noted)
+    path = learn(**HERE, max_gradient_updates=1).path
+    learn(restore=path)  # it has finished; its workers=0 is kept
+    assert prepared == []
+    learn(restore=path, workers=2)
+    assert prepared == ["CartPole-v1"]
 
 
 def test_what_is_played_in_its_process_changes_nothing_there(monkeypatch, short_folder):

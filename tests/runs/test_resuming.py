@@ -1,5 +1,6 @@
 """Runs that are carried on or branched off, through the command line."""
 
+import os
 import shlex
 import tomllib
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from es.rollouts.processes import PRELOAD
 from es.runs.checkpoint import save
 from tests.checkpoints import RUN, read, rows, same, same_run, timeless
 from tests.conftest import CARTPOLE
@@ -163,3 +165,20 @@ def test_a_checkpoint_does_not_choose_modules_to_import(program):
     save(checkpoint, Path("evil.safetensors"))
     status, out, _ = program(*play[:-1], "evil.safetensors", *slow[:2])
     assert "Zen" not in out
+
+
+def test_a_resumed_run_prepares_its_workers_for_the_environment_of_its_checkpoint(
+    program, monkeypatch
+):
+    prepared: list[str] = []
+
+    def start(modules):
+        prepared.append(os.environ[PRELOAD])
+
+    monkeypatch.setattr("es.main.start_forkserver", start)
+    monkeypatch.setenv(PRELOAD, "")  # the program sets it
+    program.train("--max-gradient-updates", 1)
+    assert program("--restore", RUN)[0] == 0  # it has finished; its workers setting of 0 is kept
+    assert prepared == []
+    assert program("--restore", RUN, "--workers", 2)[0] == 0
+    assert prepared == ["CartPole-v1"]
