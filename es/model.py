@@ -55,8 +55,8 @@ class MLP(nn.Module):
 class VirtualBatchNorm(nn.Module):
     """Normalise each channel by its mean and deviation over a fixed batch, scale and shift it.
 
-    Salimans et al. 2016, section 3.4, without the example's own share in the statistics, as ES
-    uses it: the result is linear in the input of the layer. images: (N, 32, side, side).
+    Salimans et al. 2016, section 3.5, without the example's own share in the statistics, as in
+    Salimans et al. 2017, section 2.2. images: (N, 32, side, side).
     """
 
     def __init__(self, channels: int) -> None:

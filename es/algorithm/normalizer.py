@@ -13,7 +13,7 @@ VARIANCE_ADDED = 1e-8  # for numbers that never change
 
 
 class Normalizer:
-    """Mean and standard deviation of each input (Salimans et al. 2017, section 3.1).
+    """Mean and standard deviation of each input, as in the code of Salimans et al. 2017.
 
     They change after each update, by all of its episodes. least_std: the floor of the deviations
     that observations are divided by.
