@@ -92,7 +92,9 @@ def main() -> None:
     def seconds(function: Callable[[], None]) -> float:
         start = time.thread_time()
         for _ in range(STEPS):
-            actor._convolve(observation, 3)
+            image = observation
+            for layer in range(4):
+                image = actor._activate(layer, image)
             function()
         return (time.thread_time() - start) / STEPS
 

@@ -55,12 +55,15 @@ class ConvLSTMActor:
         """Use theta: (P,) float32; images have no statistics."""
         assert theta.size == sum(self._sizes)
         parts = iter(np.split(theta, np.cumsum(self._sizes[:-1])))
+        batch = self._vbn_batch  # then the images that each layer takes
         for layer, packed in enumerate(self._convolutions):
-            weight, bias = next(parts), NO_BIAS if self._vbn_batch is not None else next(parts)
+            weight, bias = next(parts), NO_BIAS if batch is not None else next(parts)
             convolutions.pack_convolution(weight, bias, self._inputs[layer], packed)
-            if self._vbn_batch is not None:
-                moments = self._moments(self._vbn_batch, layer)
+            if batch is not None:
+                moments = self._moments(layer, batch)
                 convolutions.normalize(packed, moments, VARIANCE_ADDED, next(parts), next(parts))
+                if layer < len(self._convolutions) - 1:
+                    batch = self._activations(layer, batch)
         weights_and_biases = next(parts), next(parts), next(parts), next(parts)
         packing.pack_lstm(*weights_and_biases, FEATURES, UNITS, self._lstm)
         packing.pack_dense(next(parts), next(parts), UNITS, self.outputs.size, self._head)
@@ -74,8 +77,9 @@ class ConvLSTMActor:
 
     def act(self, observation: np.ndarray) -> Any:
         """Return the action for an observation: (1, 42, 42) float32."""
-        image = self._convolve(observation, len(self._images) - 1)
-        layers.selu(image)
+        image = observation
+        for layer in range(len(self._images)):
+            image = self._activate(layer, image)
         convolutions.channels_first(image, SIZES[-1], self._x)
         layers.lstm_cell(self._lstm, self._x, UNITS, self._cell, self._gates)
         largest = layers.dense_argmax(
@@ -87,24 +91,34 @@ class ConvLSTMActor:
         """Return None: images are normalised by their own running averages."""
         return None
 
-    def _convolve(self, observation: np.ndarray, last: int) -> FloatArray:
-        """Return the result of the convolutions up to index `last`, before its activation."""
-        image = self._images[0]
-        convolutions.convolve_image(
-            self._convolutions[0], observation.reshape(-1), SIZES[0], self._framed, image
-        )
-        for layer in range(1, last + 1):
-            layers.selu(image)
-            x, image = image, self._images[layer]
-            convolutions.convolve(self._convolutions[layer], x, SIZES[layer], image)
-        return image
+    def _convolve(self, layer: int, image: np.ndarray) -> FloatArray:
+        """Return the result of a convolution, before its activation, until the next call."""
+        packed, size, result = self._convolutions[layer], SIZES[layer], self._images[layer]
+        if layer == 0:
+            convolutions.convolve_image(packed, image.reshape(-1), size, self._framed, result)
+        else:
+            convolutions.convolve(packed, image, size, result)
+        return result
 
-    def _moments(self, vbn_batch: FloatArray, layer: int) -> DoubleArray:
-        """Return means and variances of a convolution's channels over the batch: (2 * 32,)."""
+    def _activate(self, layer: int, image: np.ndarray) -> FloatArray:
+        """Return the result of a convolution and its activation, until the next call."""
+        result = self._convolve(layer, image)
+        layers.selu(result)
+        return result
+
+    def _activations(self, layer: int, batch: FloatArray) -> FloatArray:
+        """Return a convolution's activated results, which the next layer takes: (N, size)."""
+        results = np.empty((len(batch), self._images[layer].size), np.float32)
+        for image, result in zip(batch, results, strict=True):
+            result[:] = self._activate(layer, image)
+        return results
+
+    def _moments(self, layer: int, batch: FloatArray) -> DoubleArray:
+        """Return means and variances of a convolution's channels over its inputs: (2 * 32,)."""
         moments = np.zeros(2 * CHANNELS)
         size = SIZES[layer + 1]
-        for observation in vbn_batch:
-            convolutions.add_moments(self._convolve(observation, layer), size, moments)
-        moments /= len(vbn_batch) * size**2
+        for image in batch:
+            convolutions.add_moments(self._convolve(layer, image), size, moments)
+        moments /= len(batch) * size**2
         moments[CHANNELS:] -= moments[:CHANNELS] ** 2
         return moments

@@ -1,10 +1,13 @@
 """Virtual batch normalisation in the Convnet-LSTM."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
+from es.kernels import convolutions
 from es.model import ConvLSTM, initial_theta, layer_shapes, make_module, unflatten
 from es.networks import make_actor
 from tests.networks.descriptions import convlstm
@@ -62,3 +65,13 @@ def test_virtual_batch_normalisation_against_its_formula():
 def test_virtual_batch_normalisation_needs_its_batch():
     with pytest.raises(ValueError, match="without its batch"):
         make_actor(convlstm(vbn=True))
+
+
+def test_no_layer_is_computed_again_for_the_layers_above(monkeypatch):
+    """Twice each: once for the statistics, and once normalised by them for the next layer."""
+    convolve = Mock(side_effect=convolutions.convolve_image)
+    monkeypatch.setattr(convolutions, "convolve_image", convolve)
+    network = convlstm(vbn=True)
+    reference = np.random.default_rng(0).normal(size=(5, 1, 42, 42)).astype(np.float32)
+    make_actor(network, reference).bind(initial_theta(network, 0))
+    assert convolve.call_count == 2 * len(reference)
