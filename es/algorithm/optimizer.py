@@ -23,7 +23,8 @@ class Optimizer:
     """A torch optimiser that maximises: it steps along the gradient, not against it.
 
     name: sgd, adam, adamw or clipup. max_speed: the longest step of clipup. weight_decay: an L2
-    term in the gradient, as in Salimans et al. (2017, section 2.1); decoupled from it under adamw.
+    term in the gradient, as in Salimans et al. (2017, section 2.1). Under adamw and clipup it is
+    decoupled: the step multiplies the parameter by 1 - lr * weight_decay.
 
     moments: the optimiser's state by torch's names; {} before the first step.
     """
@@ -70,14 +71,14 @@ class Optimizer:
     def _clipup(self, downhill: torch.Tensor, lr: float) -> None:
         """Step by ClipUp (Toklu et al. 2020, algorithm 1): a gradient counts by its direction.
 
-        lr: the length that the gradient adds to the velocity, which is the step.
+        lr: the length that the gradient adds to the velocity, which is the step. A weight decay in
+        the gradient would depend on the scale of the utilities.
         """
         assert self._max_speed is not None
         velocity = self.moments["velocity"]
-        gradient = downhill + self._weight_decay * self._parameter
-        velocity.mul_(CLIPUP_MOMENTUM).sub_(gradient, alpha=lr / length(gradient))
+        velocity.mul_(CLIPUP_MOMENTUM).sub_(downhill, alpha=lr / length(downhill))
         velocity.mul_(min(1.0, self._max_speed / max(length(velocity), 1e-30)))
-        self._parameter.add_(velocity)
+        self._parameter.mul_(1 - lr * self._weight_decay).add_(velocity)
 
     def finite(self) -> bool:
         """Return whether the parameter and the moments are finite."""

@@ -167,7 +167,9 @@ class AlgorithmSettings:
         shown="none",
     )
     weight_decay: float = algorithm(
-        0.0, "Weight decay: L2 in the gradient, decoupled with adamw.", option.STRENGTH
+        0.0,
+        "Weight decay: L2 in the gradient, decoupled with adamw and clipup.",
+        option.STRENGTH,
     )
     sampling: Literal["antithetic", "gaussian"] = algorithm(
         "antithetic", "Perturbations in mirrored pairs, or each with noise of its own."

@@ -57,15 +57,27 @@ def test_clipup_against_its_formula(decay):
         weight_decay=decay, seed=1,
     )  # fmt: skip
     velocity, speeds = np.zeros(SIZE), []
-    for before, estimate in steps(strategy, 4):
-        gradient = estimate - decay * before
+    for before, gradient in steps(strategy, 4):
         velocity = 0.9 * velocity + 0.03 * gradient / np.linalg.norm(gradient.astype(np.float64))
         velocity *= min(1.0, 0.04 / float(np.linalg.norm(velocity)))
         speeds.append(np.linalg.norm(velocity))
-        expected = before + velocity
+        expected = (1 - 0.03 * decay) * before + velocity
     np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-6)
     assert speeds[0] == pytest.approx(0.03)
     assert max(speeds) == pytest.approx(0.04)
+
+
+def test_the_scale_of_the_gradient_changes_no_step_of_clipup_with_weight_decay():
+    """Nor is a gradient that equals the decayed parameters anything special."""
+    found = []
+    for scale in (0.25, 1.0, 64.0):  # 0.5 * 2: that of the weight decay
+        parameter = torch.full((SIZE,), 2.0)
+        optimizer = Optimizer("clipup", parameter, momentum=0, max_speed=0.1, weight_decay=0.5)
+        optimizer.step(torch.full((SIZE,), scale), 0.075)
+        found.append(parameter)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[1], found[2])
+    assert optimizer.finite()
 
 
 @pytest.mark.parametrize(
