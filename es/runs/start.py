@@ -185,8 +185,8 @@ def _make_strategy(
         strategy.lr = ours.counters.lr  # as it has decayed
     if config.sigma == before.sigma:
         strategy.sigma = ours.counters.sigma
-        if strategy.spread is not None and ours.spread is not None:
-            strategy.spread[:] = ours.spread
+    if strategy.spread is not None and ours.spread is not None:  # relative: a new sigma scales it
+        strategy.spread[:] = ours.spread
     # The moments of another optimiser are of no use.
     if (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, before.momentum > 0):
         try:

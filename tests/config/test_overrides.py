@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.checkpoints import read, rows
 from tests.config.test_options import learned
@@ -17,6 +18,20 @@ def test_an_override_changes_sigma_optimiser_and_momentum(program):
         updates = len(rows(Path("run"))) + 1
         status, _, err = program(*again, *optimizer, "--max-gradient-updates", updates)
         assert (status, err) == (0, "")
+
+
+def test_another_sigma_scales_the_adapted_ones(program):
+    learned(program, "--sigma-adapt")
+    before = read("run/latest.safetensors").spread
+    again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)
+    # An update with a sigma-lr of nearly 0 changes none of them.
+    assert program(*again, "--sigma", 0.3, "--sigma-lr", 1e-30, "--max-gradient-updates", 3)[0] == 0
+    after = read("run/latest.safetensors")
+    assert before is not None
+    assert after.spread is not None
+    assert before.std() > 0
+    assert after.counters.sigma == pytest.approx(0.3)
+    assert torch.allclose(after.spread, before)
 
 
 def test_a_policy_cannot_be_changed_even_on_purpose(program):
