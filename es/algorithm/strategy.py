@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 
 from es.algorithm.optimizer import Optimizer, length, scheduled
-from es.algorithm.shaping import SHAPINGS, Utilities
+from es.algorithm.shaping import SHAPINGS, Utilities, centered_ranks
 from es.errors import RunError
 from es.noise import FloatArray, Stream, SumNoise, derive_seeds, weighted_sum
 
@@ -136,18 +136,19 @@ class Strategy:
         """Change each parameter's sigma, by MOST_CHANGE at most (Sehnke et al. 2010, section 3.3).
 
         The gradient is the mean over pairs of (u - mean u) * sigma_i * (noise_i^2 - 1), u being the
-        mean utility of a pair.
+        mean utility of a pair. The utilities are scaled to the standard deviation of the centered
+        ranks of the same returns, so that the rate means the same under every shaping.
         """
         assert self.spread is not None
-        utilities = SHAPINGS[self.shaping](returns).reshape(-1, 2).mean(axis=1)
-        weights = (utilities - utilities.mean()) / utilities.size
+        with np.errstate(over="ignore"):  # of the squares of huge raw returns, which change nothing
+            utilities = SHAPINGS[self.shaping](returns)
+            utilities *= centered_ranks(returns).std() / utilities.std()
+            advantages = utilities.reshape(-1, 2).mean(axis=1)
+            weights = (advantages - advantages.mean()) / advantages.size
         weighted_seeds = list(zip(self._seeds(returns.size), weights.tolist(), strict=True))
-        with np.errstate(all="ignore"):  # overflows are noticed below
-            change = lr * weighted_sum(weighted_seeds, self.theta.size, squares=True)
-            self.spread *= 1 + change.clip(-MOST_CHANGE, MOST_CHANGE)
+        change = lr * weighted_sum(weighted_seeds, self.theta.size, squares=True)
+        self.spread *= 1 + change.clip(-MOST_CHANGE, MOST_CHANGE)
         scale = length(self.spread) / math.sqrt(self.theta.size)
-        if not math.isfinite(scale):
-            raise RunError("sigma is no longer finite: the scale of the rewards is too high")
         self.spread /= np.float32(scale)
         self.sigma = min(max(self.sigma * scale, LEAST), 1 / LEAST)
 
