@@ -16,17 +16,19 @@ MADE_FOR = " was raised from the environment creator for "  # what Gymnasium add
 class RunError(Exception):
     """A failure that is not in the user's command; the program ends with `status`.
 
-    message: one line. trace: the traceback that is shown under it, if any.
+    message: one line. trace: the traceback that is shown under it, if any. command: the shell's
+    command that the message ends with, if any, which is shown on a line of its own.
     """
 
     status = 1
 
-    def __init__(self, message: str, trace: str = "") -> None:
+    def __init__(self, message: str, trace: str = "", command: str = "") -> None:
         super().__init__(message)
-        self.message, self.trace = message, trace
+        self.message, self.trace, self.command = message, trace, command
 
     def __str__(self) -> str:
-        return f"{self.message}\n{self.trace}" if self.trace else self.message
+        command = f"  {self.command}" if self.command else ""
+        return "\n".join(filter(None, [self.message, command, self.trace]))
 
 
 class TaskError(RunError):
@@ -44,8 +46,8 @@ class UsageError(RunError):
 
     status = 2
 
-    def __init__(self, message: str, trace: str = "") -> None:
-        super().__init__(in_one_line(message), trace)
+    def __init__(self, message: str, trace: str = "", command: str = "") -> None:
+        super().__init__(in_one_line(message), trace, in_one_line(command))
 
 
 class MisfitError(ValueError):

@@ -22,7 +22,10 @@ _BY_FLAG = {flag(name): name for name in KEYWORDS}
 
 @contextmanager
 def errors_in_keywords() -> Iterator[None]:
-    """Have errors say `max_speed` where they say `--max-speed` to the command line."""
+    """Have errors say `max_speed` where they say `--max-speed` to the command line.
+
+    The shell's commands in them stay as they are.
+    """
     try:
         yield
     except RunError as error:

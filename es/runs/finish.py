@@ -170,10 +170,11 @@ def conclude(
     saved = f", saved as {latest}"
     if unwritten:
         reasons, names = ", ".join(sorted({*unwritten.values()})), ", ".join(unwritten)
-        from_there = f". Carry on from there: {carry_on}" if latest.exists() else ""
+        saved_before = latest.exists()
         error = RunError(
             f"--run-dir {run_dir}: after {done}, {names} could not be written ({reasons}): what is "
-            f"there is older, or cut off{from_there}"
+            f"there is older, or cut off{'. Carry on from there:' if saved_before else ''}",
+            command=carry_on if saved_before else "",
         )
         if interrupted:
             error.status = interrupted.status

@@ -65,18 +65,16 @@ def restore(
     if not chosen.env_wrapper:  # taken off, by an empty list
         unnamed.pop("--env-wrapper", None)
     if unnamed:
-        if argv:
-            remedy = command("main", *argv, *on_a_command_line(unnamed))
-        else:  # keywords of a program
-            remedy = ", ".join(
-                f"{flag}={(words[0] if len(words) == 1 else [*words])!r}"
-                for flag, words in unnamed.items()
-            )
         plays = " in ".join(map(shown, unnamed.values()))
-        raise UsageError(
-            f"--restore {config.restore}: plays {plays}, and would import its module; "
-            f"if you know it, give {remedy}"
+        refusal = f"--restore {config.restore}: plays {plays}, and would import its module; "
+        if argv:
+            again = command("main", *argv, *on_a_command_line(unnamed))
+            raise UsageError(f"{refusal}if you know it, run:", command=again)
+        keywords = ", ".join(
+            f"{flag}={(words[0] if len(words) == 1 else [*words])!r}"
+            for flag, words in unnamed.items()
         )
+        raise UsageError(f"{refusal}if you know it, give {keywords}")
     config = replace(chosen, restore=config.restore)
     validate(config)
     before = _moved(before, config)

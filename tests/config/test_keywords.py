@@ -12,9 +12,11 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.wrappers import FlattenObservation, TimeLimit
 
 from es import learn, load_policy
-from es.config import FIELDS
-from es.config.keywords import from_keywords
-from es.errors import UsageError
+from es.config import FIELDS, Config
+from es.config.keywords import errors_in_keywords, from_keywords
+from es.errors import RunError, UsageError
+from es.runs.checkpoint import Counters
+from es.runs.finish import conclude
 from tests.awful import Awful
 from tests.checkpoints import read, same_run
 
@@ -110,3 +112,14 @@ def test_a_class_that_is_registered_keeps_its_limit_of_steps():
 def test_wrappers_of_gymnasium_have_their_public_names():
     given, _ = from_keywords({"env_wrapper": [TimeLimit, "max_episode_steps=7"]})
     assert given["env_wrapper"] == ("gymnasium.wrappers:TimeLimit", "max_episode_steps=7")
+
+
+def test_errors_name_keywords_and_the_commands_in_them_keep_their_flags(tmp_path):
+    (tmp_path / "latest.safetensors").touch()
+    counters = Counters(3, 15, 100, 1.0, 500, None, 0.1, 0.05)
+    unwritten = {"progress.csv": "No space left on device"}
+    with pytest.raises(RunError) as raised, errors_in_keywords():
+        conclude(Config(), counters, None, tmp_path, None, unwritten)
+    complaint, command = str(raised.value).splitlines()
+    assert complaint.startswith(f"run_dir {tmp_path}: after ")
+    assert command.endswith(f" --restore {tmp_path}/latest.safetensors")
