@@ -1,6 +1,7 @@
 """Start a run: a new one, one that is continued, or a branch of one."""
 
 import dataclasses
+import os
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -90,7 +91,9 @@ def start_run(
         current = load(config.restore)
         if not isinstance(current, Checkpoint) or current.counters != ours.counters:
             raise UsageError(f"--restore {config.restore}: has changed meanwhile; try again")
-    origin = config.restore
+    # Absolute, so that the settings repeat the run from any folder.
+    origin = os.path.abspath(config.restore) if config.restore else ""
+    override = config.override
     if ours and (told := notice(ours.versions, config.restore)):
         console.say(told)
     if directory.path != path:
@@ -98,8 +101,9 @@ def start_run(
     run_dir: str | None = str(path)  # so that its settings, repeated, take a number again
     if ours and same_run:
         origin, run_dir = ours.settings.get("restore", ""), ours.settings.get("run_dir")
+        override = ours.settings.get("override", False)  # of a branch, which needs it to begin
     run_dir = None if path == default else run_dir
-    config = dataclasses.replace(config, restore=origin, run_dir=run_dir)
+    config = dataclasses.replace(config, restore=origin, run_dir=run_dir, override=override)
     history = _history(config, ours) if ours and same_run else {}
     told_of = {"history": "; ".join(describe_history(history))} if history else {}
     text = write_toml(config.saved(), run_title(history))

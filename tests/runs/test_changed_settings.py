@@ -67,16 +67,21 @@ def test_an_override_may_change_the_optimiser(program):
     assert "exp_avg" in read(RUN / "latest.safetensors").optimizer
 
 
-def test_the_settings_file_of_a_changed_branch_repeats_it(program):
+def test_the_settings_file_of_a_changed_branch_repeats_it(program, monkeypatch):
+    """Also once the branch was carried on, and from another folder."""
     program.train("--max-gradient-updates", 2, "--save-every", 1, "--run-dir", "old ü😀")
     program(
         "--restore", "old ü😀/update-1.safetensors", "--override", "--lr", 0.5,
         "--run-dir", "branch", "--max-gradient-updates", 3,
     )  # fmt: skip
-    assert learning_rates(Path("branch")) == [0.5, 0.5]
-    assert program("--config", "branch/config.toml", "--run-dir", "again")[0] == 0
-    assert same_run(read("again/latest.safetensors"), read("branch/latest.safetensors"))
-    status, out, _ = program("--test", "--no-render", "--config", "branch/config.toml")
+    program("--restore", "branch", "--max-gradient-updates", 4)
+    assert learning_rates(Path("branch")) == [0.5, 0.5, 0.5]
+    branch, elsewhere = Path("branch").resolve(), Path("elsewhere")
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert program("--config", branch / "config.toml", "--run-dir", "again")[::2] == (0, "")
+    assert same_run(read("again/latest.safetensors"), read(branch / "latest.safetensors"))
+    status, out, _ = program("--test", "--no-render", "--config", branch / "config.toml")
     assert status == 0
     assert out.startswith("Episode 1: ")
 

@@ -1,5 +1,6 @@
 """Label groups of runs by their task, and by the settings in which they differ from others."""
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,6 +66,8 @@ def _differences(config: Config, groups: Sequence[dict[str, Any]]) -> list[str]:
 def _words(name: str, value: Any, values: Sequence[Any]) -> str:
     """Return a setting in words; a number has as many digits as make it differ from the others."""
     word = flag(name)[2:]
+    if name == "restore" and value:  # an absolute path, whose end says what differs
+        value = os.path.relpath(value)
     if isinstance(value, bool):
         return word if value else f"no {word}"
     if isinstance(value, tuple):
