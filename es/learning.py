@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from es.config import FIELDS, TYPES, Config, sources
+from es.config import FIELDS, TYPES, sources
 from es.config.keywords import KEYWORDS, errors_in_keywords, from_keywords
 from es.config.validation import validate
 from es.errors import UsageError
@@ -83,12 +83,8 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
 
             settings["env_name"] = register_creator(settings["env_name"])
         given, objects = from_keywords(settings)
-        file = sources.read_config(Config(**given), given)
-
-        def parse(own: Mapping[str, Any]) -> Config:
-            return sources.complete({**own, **file, **given})
-
-        config = parse({})
+        parse = partial(sources.combine, given, sources.read_config(given))
+        config = parse()
         validate(config, combinations=not config.restore)
         search_last(config.imported)
         process = None if config.restore else _start_process(config, stack)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from es import __version__
-from es.config import Config, sources
+from es.config import sources
 from es.config.validation import validate
 from es.interrupts import Interrupts
 from es.kernels import TELL
@@ -30,13 +30,12 @@ def main(argv: Sequence[str]) -> int:
 
 def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     """Read settings and checkpoint, then train, test or export; raise RunError."""
-    config = sources.parse(argv)
-    if config.version:
+    flags = sources.read_flags(argv)
+    if flags.get("version"):
         print(f"es {__version__}")
         return 0
-    file = sources.read_config(config, sources.given(argv))
-    if file:
-        config = sources.parse(argv, file)
+    file = sources.read_config(flags)
+    config = sources.combine(flags, file)
     validate(config, combinations=not config.restore)
     limit_threads()
     search_last(config.list_envs or config.imported)
@@ -57,9 +56,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
             one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
     from es.runs.restored import checkpoints_in, restore
 
-    def parse(own: dict[str, Any]) -> Config:
-        return sources.parse(argv, own | file)
-
+    parse = partial(sources.combine, flags, file)
     if config.test:
         from es import test
 

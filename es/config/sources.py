@@ -5,14 +5,24 @@ import difflib
 import json
 import reprlib
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from es.config import ALGORITHM, FIELDS, OF_OUR_NETWORKS, TYPES, Config, flag, shipped, shown
+from es.config import (
+    ALGORITHM,
+    FIELDS,
+    OF_OUR_NETWORKS,
+    TYPES,
+    Config,
+    flag,
+    flag_with_value,
+    shipped,
+    shown,
+)
 from es.config.elsewhere import OURS
 from es.config.flags import argument, read
 from es.config.learning import default_lr
-from es.config.validation import validate
+from es.config.validation import broken_rules, require, validate
 from es.errors import UsageError, in_one_line
 from es.program import read_file
 
@@ -22,22 +32,17 @@ CHANGED = "# The last settings of this run, which do not repeat it, as others he
 OPTIMIZER = ("optimizer", "use_adam")  # two ways to choose it
 
 
-def parse(
-    argv: Sequence[str],
-    settings: Mapping[str, Any] | None = None,
-    others: Sequence[tuple[str, Any, Any]] = (),
-) -> Config:
-    """Return the command line's `Config`, with `settings` (field name -> value) as the defaults.
+def read_flags(argv: Sequence[str], others: Sequence[tuple[str, Any, Any]] = ()) -> dict[str, Any]:
+    """Return the settings that a command line gives, by field name.
 
     others: more flags, made by `argument`, which an error may suggest. Exit with status 0 for
     `--help`; raise UsageError if the command line cannot be read. The values are not validated yet.
     """
     import tyro  # here: worker processes import this module and never parse
 
-    base = dataclasses.replace(Config(), **(settings or {}))
     groups: dict[str, list[tuple[str, Any, Any]]] = {"others": list(others)} if others else {}
     for field in FIELDS.values():
-        entry = argument(field, TYPES[field.name], getattr(base, field.name))
+        entry = argument(field, TYPES[field.name], field.default)
         groups.setdefault(field.metadata["group"], []).append(entry)
     # tyro shows a nested dataclass as a group of the help text.
     nested: list[tuple[str, Any, Any]] = []
@@ -55,8 +60,51 @@ def parse(
     values: dict[str, Any] = {}
     for group in groups.keys() - {"others"}:
         values |= vars(getattr(parsed, group))
-    if "lr" not in {*(settings or ()), *given(argv)}:
-        del values["lr"]
+    return {name: values[name] for name in given(argv)}
+
+
+def combine(
+    flags: Mapping[str, Any],
+    file: Mapping[str, Any] | None = None,
+    checkpoint: Mapping[str, Any] | None = None,
+) -> Config:
+    """Return the settings of three layers, of which the first is the highest, over the defaults.
+
+    A setting takes back those that have no use beside it from lower layers. Raise UsageError, which
+    names the layers, if others break a rule, but not while --restore is given and `checkpoint` is
+    None: the checkpoint's settings are still missing.
+    """
+    file = file or {}
+    restore = flags.get("restore", file.get("restore"))
+    layers = {
+        f"--restore {restore}": checkpoint or {},
+        f"--config {flags.get('config')}": file,
+        "": flags,
+    }
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    ranks: dict[str, int] = {}
+    for rank, (source, settings) in enumerate(layers.items()):
+        values |= settings
+        sources |= dict.fromkeys(settings, source)
+        ranks |= dict.fromkeys(settings, rank)
+    while rule := next(broken_rules(complete(values)), None):
+        highest = max(ranks.get(name, -1) for name in rule.settings)
+        lower = [name for name in rule.yielding if name in values and ranks[name] < highest]
+        for name in lower:
+            del values[name]
+            ranks[name] = highest
+        if lower:
+            continue
+        if restore and checkpoint is None:
+            break
+        validate(complete(values), combinations=False)  # a wrong value may be all that is wrong
+        places = [
+            f"{flag_with_value(name, values[name])} is from {sources[name]}"
+            for name in rule.settings
+            if sources.get(name) and values[name] != FIELDS[name].default
+        ]
+        raise UsageError("; ".join([rule.message, *places]))
     return complete(values)
 
 
@@ -113,15 +161,18 @@ def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
     return checked
 
 
-def read_config(flags: Config, given: Collection[str]) -> dict[str, Any]:
+def read_config(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings in the file of --config, if any, by field name.
 
     Those of our networks are left out with --net, and the file's target and directory with another
-    --env-name than its own. given: the fields that are set by flags.
+    --env-name than its own. flags: the settings that are given by flags.
     """
-    file = read_toml(flags.config) if flags.config is not None else {}
-    left_out = {*OF_OUR_NETWORKS} if flags.net else set[str]()
-    if "env_name" in given and flags.env_name != file.get("env_name", flags.env_name):
+    if flags.get("config") is None:
+        return {}
+    file = read_toml(flags["config"])
+    left_out = {*OF_OUR_NETWORKS} if flags.get("net") else set[str]()
+    env_name = flags.get("env_name")
+    if env_name is not None and env_name != file.get("env_name", env_name):
         left_out |= {"target_return", "run_dir"}
     return {name: file[name] for name in file if name not in left_out}
 
@@ -134,9 +185,10 @@ def read_toml(path: str, named: str = "--config") -> dict[str, Any]:
     path = shipped.find(path) if named == "--config" else path
     source = f"{named} {path}" if named else path
     checked = from_mapping(load_toml(path, source), source)
-    for name in checked:
+    for name, value in checked.items():
         if not FIELDS[name].metadata["saved"]:
             raise UsageError(f"{source}: {flag(name)} belongs on the command line")
+        require(f"{source}: {flag(name)}", value, FIELDS[name].metadata["check"])
     return checked
 
 

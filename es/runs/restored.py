@@ -43,6 +43,7 @@ def restore(
     config = replace(config, restore=_latest_in(config.restore))
     restored = load(config.restore)
     if not isinstance(restored, Checkpoint):
+        config = replace(parse({}), restore=config.restore)
         validate(config)
         return config, restored
     own = sources.inherited(restored.settings, f"--restore {config.restore}")
@@ -55,8 +56,6 @@ def restore(
     left_out = {"restore", "run_dir", "override"}
     if config.instead:
         left_out.add("silent")  # these should say something about a run that was silent
-    if config.use_adam or config.optimizer:  # one choice, for which there are two flags
-        left_out |= {*sources.OPTIMIZER}
     chosen = parse({name: own[name] for name in own.keys() - left_out})
     given = {"--env-wrapper": config.env_wrapper, **config.imported}
     unnamed = {flag: words for flag, words in before.imported.items() if not given.get(flag)}

@@ -71,11 +71,10 @@ def read_base(rest: Sequence[str]) -> tuple[Config, set[str]]:
     rest: the part of the command line that is the trainer's. Raises UsageError if the settings are
     wrong, or make no sense for many runs.
     """
-    config = sources.parse(rest, others=_arguments())  # one of which may be misspelled
-    given = sources.given(rest)
-    file = sources.read_config(config, given)
-    if file:
-        config = sources.parse(rest, file)
+    flags = sources.read_flags(rest, others=_arguments())  # one of which may be misspelled
+    given = {*flags}
+    file = sources.read_config(flags)
+    config = sources.combine(flags, file)
     for name in REFUSED:
         if name in given:
             raise UsageError(f"{flag(name)}: is for a single run; leave it out")

@@ -1,17 +1,80 @@
 import pytest
 
 from es.config import Config
-from es.config.sources import differences, given, parse, read_config, read_toml, write_toml
+from es.config.sources import (
+    combine,
+    complete,
+    differences,
+    read_config,
+    read_flags,
+    read_toml,
+    write_toml,
+)
 from es.errors import UsageError
+from tests.config.lines import parse
 
 
 def test_later_layers_win(tmp_path):
     (tmp_path / "a.toml").write_text('lr = 2\nuseAdam = true\nenv-name = "A"\nworkers = "auto"')
-    layers = {"sigma": 0.5, "lr": 0.3} | read_toml(str(tmp_path / "a.toml"))
-    config = parse(["--env-name", "B"], layers)
+    lower = read_toml(str(tmp_path / "a.toml")), {"sigma": 0.5, "lr": 0.3}
+    config = combine(read_flags(["--env-name", "B"]), *lower)
     assert (config.sigma, config.lr, config.use_adam) == (0.5, 2.0, True)
     assert (config.env_name, config.workers, config.n) == ("B", "auto", 40)
-    assert not parse(["--no-useAdam"], layers).use_adam
+    assert not combine(read_flags(["--no-useAdam"]), *lower).use_adam
+
+
+CLIPUP = {"optimizer": "clipup", "max_speed": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("flags", "file", "checkpoint", "expected"),
+    [
+        ("--useAdam", CLIPUP, {}, {"use_adam": True, "optimizer": None, "max_speed": None}),
+        ("--optimizer adam", {}, CLIPUP, {"optimizer": "adam", "max_speed": None, "lr": 0.1}),
+        ("", {"optimizer": "adam"}, {"use_adam": False, "momentum": 0.9}, {"momentum": 0}),
+        ("--workers 0", {}, {"rollout_timeout": 60.0}, {"rollout_timeout": None}),
+        ("--ray local", {"workers": 0}, {}, {"workers": None}),
+        ("--variable-ep-len", {"training_ep_len": 9}, {}, {"training_ep_len": None}),
+        (
+            "--sampling gaussian",
+            {"sigma_adapt": True, "sigma_lr": 0.2},
+            {},
+            {"sigma_adapt": False, "sigma_lr": 0.1},
+        ),
+        ("--hidden-sizes", {"activation": "tanh"}, {}, {"activation": "selu"}),
+    ],
+)
+def test_a_setting_takes_back_what_has_no_use_beside_it_in_lower_layers(
+    flags, file, checkpoint, expected
+):
+    config = combine(read_flags(flags.split()), file, checkpoint)
+    assert {name: getattr(config, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "file", "words"),
+    [
+        ("--rollout-timeout 5", {"workers": 0}, "--workers 0 is from --config a"),
+        ("--momentum 0.9", CLIPUP, "--optimizer clipup is from --config a"),
+        ("--n 10", {"top_directions": 9}, "--top-directions 9 is from --config a"),
+        (
+            "",
+            CLIPUP | {"use_adam": True},
+            "--optimizer clipup is from --config a; --useAdam is from --config a",
+        ),
+    ],
+)
+def test_a_rule_between_layers_that_is_broken_names_the_layer(flags, file, words):
+    with pytest.raises(UsageError) as raised:
+        combine(read_flags(["--config", "a", *flags.split()]), file)
+    assert str(raised.value).endswith(f"; {words}")
+
+
+def test_a_missing_checkpoint_may_hold_what_a_flag_needs():
+    flags = read_flags(["--restore", "x", "--sigma-min", "0.01"])
+    assert combine(flags).sigma_min == 0.01
+    with pytest.raises(UsageError, match="is a limit for --sigma-decay"):
+        combine(flags, {}, {"sigma_decay": 1.0})
 
 
 @pytest.mark.parametrize("name", ["B", "A"])
@@ -20,18 +83,18 @@ def test_a_files_target_and_directory_hold_for_its_own_task(tmp_path, name):
     (tmp_path / "a.toml").write_text(write_toml(file))
     words = ["--config", str(tmp_path / "a.toml"), "--env-name", name]
     kept = {"env_name": "A", "n": 8} if name == "B" else file
-    assert read_config(parse(words), given(words)) == kept
-    assert read_config(parse(words[:2]), given(words[:2])) == file
+    assert read_config(read_flags(words)) == kept
+    assert read_config(read_flags(words[:2])) == file
 
 
 def test_settings_survive_a_file(tmp_path):
     config = parse(
         ["--env-name", 'quo"ted\\ ü😀\x7f', "--useAdam", "--seed", "3", "--target-return", "1e-7",
          "--workers", "auto", "--max-minutes", "2",
-         "--hidden-sizes", "3", "4", "--env-kwargs", "a=1", "b=x y", "--optimizer", "adamw"]
+         "--hidden-sizes", "3", "4", "--env-kwargs", "a=1", "b=x y", "--optimizer", "adam"]
     )  # fmt: skip
     (tmp_path / "a.toml").write_text(write_toml(config.saved()), encoding="utf-8")
-    assert parse([], read_toml(str(tmp_path / "a.toml"))) == config
+    assert complete(read_toml(str(tmp_path / "a.toml"))) == config
 
 
 def test_what_a_command_does_once_is_not_saved():
@@ -48,6 +111,7 @@ def test_what_a_command_does_once_is_not_saved():
         ("learning-rate = 1", "unknown setting 'learning-rate'; perhaps you meant lr"),
         ('lr = "fast"', "lr = 'fast': must be a valid number"),
         ("lr = true", "lr = True: must be a valid number"),
+        ("n = 1", "--n 1: must be from 2"),
         ("n = 4.5", "n = 4.5: must be a valid integer"),
         ("small-net = 1", "small-net = 1: must be a valid boolean"),
         ('workers = "many"', "workers = 'many': must be 'auto' or a valid integer"),

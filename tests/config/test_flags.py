@@ -8,9 +8,9 @@ import pytest
 
 from es.config import FIELDS, Config, flag
 from es.config.elsewhere import NAMES, OURS
-from es.config.sources import parse
 from es.config.validation import validate
 from es.errors import UsageError
+from tests.config.lines import parse
 from tests.processes import ROOT, run_python
 
 REFERENCE_DEFAULTS = {

@@ -6,9 +6,9 @@ import pytest
 
 from es.config import FIELDS, TYPES, flag
 from es.config.option import Check
-from es.config.sources import parse
 from es.config.validation import require, validate
 from es.errors import UsageError
+from tests.config.lines import parse
 
 
 def check_of(name: str) -> Check:
