@@ -62,17 +62,8 @@ def describe_env(
     """
     given = read_assignments(assignments)
     _refuse_reserved(given)
-    kwargs: dict[str, Any] = {}
-    old = OLD_ATARI_NAME.fullmatch(name)
-    if old and f"ALE/{old[1]}-v5" in gymnasium.registry:
-        name = f"ALE/{old[1]}-v5"
-        kwargs["frameskip"] = FRAME_SKIPS.get(old[1], 4)
-        kwargs["repeat_action_probability"] = OLD_STICKINESS[old[2]]
+    name, kwargs, spec = _find(name)
     kwargs |= given
-    try:
-        spec = _spec(name)
-    except (gymnasium.error.Error, ValueError) as error:
-        raise UsageError(f"--env-name {name}: there is no such environment{_hint(name)}") from error
     description = {"id": name, "kwargs": kwargs, "frame_skip": frame_skip or 1, "noop_max": 0}
     if env_wrapper:  # older checkpoints have no such key
         description["wrappers"] = read_wrappers(env_wrapper)
@@ -99,6 +90,11 @@ def describe_env(
         if is_given:
             raise UsageError(f"{given_flag}: is for Atari games, and {name} is not one")
     return description
+
+
+def require_env(name: str) -> None:
+    """Raise UsageError, with a hint, if there is no environment of this name."""
+    _find(name)
 
 
 def make_env(
@@ -191,6 +187,23 @@ def _loop_counts(env: Mapping[str, Any], spec: EnvSpec) -> bool:
     """Return whether the environment's limit counts the same steps as the loop."""
     wrapped = spec.additional_wrappers or env.get("wrappers")
     return not wrapped and env["frame_skip"] == 1
+
+
+def _find(name: str) -> tuple[str, dict[str, Any], EnvSpec]:
+    """Return the id, arguments and spec of a name, which may be an old one of Atari.
+
+    Raise UsageError, with a hint, if there is no such environment.
+    """
+    kwargs: dict[str, Any] = {}
+    old = OLD_ATARI_NAME.fullmatch(name)
+    if old and f"ALE/{old[1]}-v5" in gymnasium.registry:
+        name = f"ALE/{old[1]}-v5"
+        kwargs["frameskip"] = FRAME_SKIPS.get(old[1], 4)
+        kwargs["repeat_action_probability"] = OLD_STICKINESS[old[2]]
+    try:
+        return name, kwargs, _spec(name)
+    except (gymnasium.error.Error, ValueError) as error:
+        raise UsageError(f"--env-name {name}: there is no such environment{_hint(name)}") from error
 
 
 def _refuse_reserved(kwargs: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from es.interrupts import Interrupts
 from es.kernels import TELL
 from es.program import execute, modules_for_workers, search_last
 from es.reports import NO_CURVE, one_shot
-from es.reports.first_line import first_line
+from es.reports.first_line import default_environment, first_line
 from es.rollouts.processes import PRELOAD, limit_threads, start_forkserver
 
 if TYPE_CHECKING:  # worker processes import this file, so it must import nothing heavy
@@ -45,15 +45,23 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         from es.envs import describe_env, make_env
 
         return show(config.list_envs, lambda name: make_env(describe_env(name)), tuned_settings())
-    if not config.silent and not config.json:
+    loud = not config.silent and not config.json
+    if loud:
         os.environ[TELL] = "1"
-        with suppress(OSError):  # the run's console tells if its line is lost
-            print(first_line(config), flush=True)  # at once: what follows takes seconds
     if not config.restore:
         _prepare_workers(config)
     if not config.instead and not os.environ.get(NO_CURVE):
         with suppress(OSError):  # then the picture is drawn later
             one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
+    if not config.restore:
+        from es.envs import require_env
+
+        require_env(config.env_name)
+    if loud:
+        with suppress(OSError):  # the run's console tells if its line is lost
+            if not config.restore and "env_name" not in {*file, *flags}:
+                print(default_environment(config))
+            print(first_line(config), flush=True)  # before torch is imported, which takes seconds
     from es.runs.restored import checkpoints_in, restore
 
     parse = partial(sources.combine, flags, file)

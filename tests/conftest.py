@@ -67,7 +67,7 @@ def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 class Program:
     """Runs command lines in this process: quick, since nothing is imported again.
 
-    announced: the line that says at once what begins, which is no part of the output here.
+    announced: the lines that say at once what begins, which are no part of the output here.
     """
 
     def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
@@ -81,7 +81,7 @@ class Program:
         except SystemExit as leaving:
             status = int(leaving.code or 0)
         captured = self._capfd.readouterr()
-        found = re.match(r"(Training|Loading) .* \.\.\.\n", captured.out)
+        found = re.match(r"(No --env-name .*\n)?(Training|Loading) .* \.\.\.\n", captured.out)
         self.announced = found[0] if found else ""
         return status, captured.out.removeprefix(self.announced), captured.err
 

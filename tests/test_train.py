@@ -131,17 +131,33 @@ def test_the_cap_follows_the_batch_with_variable_ep_len(program):
     assert read(RUN / "latest.safetensors").settings["max_episode_length"] == 100_000
 
 
-def test_what_begins_is_said_before_anything_is_imported():
-    """Which takes seconds; an environment that does not exist is not found before."""
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--env-name", "CartPole-v1"), "Training CartPole-v1 (MLP, workers: 2): starting ..."),
+        (
+            (),
+            "No --env-name given: training PongDeterministic-v4, which takes hours. "
+            "Try --env-name CartPole-v1.",
+        ),
+    ],
+)
+def test_what_begins_is_said_before_torch_is_imported(flags, said):
+    """Which takes seconds."""
     program = (
         "import builtins, sys; from es.main import main\n"
         "def say(*words, **options):\n"
-        "    sys.exit(str((words, sorted({'torch', 'gymnasium', 'numba'} & sys.modules.keys()))))\n"
+        "    sys.exit(str((words, sorted({'torch', 'numba'} & sys.modules.keys()))))\n"
         "builtins.print = say\n"
-        "main(['--env-name', 'CartPole-v1', '--small-net', '--workers', '2'])"
+        f"main([*{flags}, '--small-net', '--workers', '2'])"
     )
-    said = "Training CartPole-v1 (MLP, workers: 2): starting ..."
     assert run_python(program).stderr == f"{((said,), [])}\n"
+
+
+def test_an_environment_that_does_not_exist_is_not_said_to_be_trained(program):
+    status, _, err = program("--env-name", "CartPoole-v1", "--workers", 0)
+    assert (status, program.announced) == (2, "")
+    assert err.endswith("; did you mean CartPole-v1?\n")
 
 
 def test_no_process_of_a_run_imports_what_would_slow_its_start(tmp_path):

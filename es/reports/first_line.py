@@ -1,7 +1,15 @@
-"""The first line of a run, which is shown before anything slow is imported."""
+"""The first lines of a run, which are shown before torch is imported."""
 
 from es.config import Config
 from es.errors import in_one_line
+
+
+def default_environment(config: Config) -> str:
+    """Return the warning that nobody has chosen the environment."""
+    return (
+        f"No --env-name given: training {config.env_name}, which takes hours. "
+        "Try --env-name CartPole-v1."
+    )
 
 
 def first_line(config: Config) -> str:
