@@ -2,8 +2,7 @@
 
 overhead: the same population on a `RayPool` and on a `WorkerPool` of this machine, with as many
 processes. nodes: a run on a cluster of several nodes on this machine, of which one is killed and
-one is added. model: what updates would take on up to 1,440 workers, from costs measured here; flags
-of the trainer follow.
+one is added.
 """
 
 import argparse
@@ -161,23 +160,17 @@ def rows(run: Path) -> int:
 
 
 def main() -> None:
-    """Run one of the three."""
+    """Run one of the two."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["overhead", "nodes", "model"])
+    parser.add_argument("what", choices=["overhead", "nodes"])
     parser.add_argument("--rounds", type=int, default=9, help="of overhead")
-    parser.add_argument("--episodes", type=int, default=300, help="to measure for the model")
-    parser.add_argument("--stretch", type=float, default=1.0, help="the model's episodes")
-    arguments, flags = parser.parse_known_args()
+    arguments = parser.parse_args()
     limit_threads()
     if arguments.what == "overhead":
         start_forkserver(FOR_WORKERS)
         overhead(arguments.rounds)
-    elif arguments.what == "nodes":
-        nodes()
     else:
-        from benchmarks.cluster_model import report
-
-        report(flags, arguments.episodes, arguments.stretch)
+        nodes()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 RUN = ("--small-net", "--env-name", "CartPole-v1", "--n", "4", "--workers", "0", "--seed", "1")
@@ -67,8 +68,8 @@ def main() -> None:
         print(f"files of --test --video: {_executed(root, '', *video)}")
 
 
-def _lines(paths: object) -> int:
-    return sum(len(path.read_text().splitlines()) for path in paths)  # type: ignore[attr-defined]
+def _lines(paths: Iterable[Path]) -> int:
+    return sum(len(path.read_text().splitlines()) for path in paths)
 
 
 def _executed(root: Path, begin: str, *arguments: object) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from es.config import FIELDS, TYPES, sources
+from es.config import FIELDS, TYPES, Config, sources
 from es.config.keywords import KEYWORDS, errors_in_keywords, from_keywords
 from es.config.validation import validate
 from es.errors import UsageError

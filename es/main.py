@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from es import __version__
-from es.config import sources
+from es.config import Config, sources
 from es.config.validation import validate
 from es.interrupts import Interrupts
 from es.kernels import TELL
