@@ -62,7 +62,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         except Interrupted as interrupted:
             console.close(
                 f"Interrupted: {len(study.done_trials(found))} of {sweep.total} trials are done. "
-                f"Go on with the same command: {command('sweep', *argv)}"
+                f"Go on with the same command:\n  {command('sweep', *argv)}"
             )
             return interrupted.status
         console.close(report.conclude(found, sweep, console))
@@ -116,7 +116,8 @@ def prepare(argv: Sequence[str]) -> Sweep:
 
     source = f"--space {flags.space}" if flags.space else SHIPPED.name
     space = read_space(flags.space or str(SHIPPED), source)
-    if describe(base, None)[0].network["kind"] == "mlp":
+    setup, _ = describe(base, None)
+    if setup.network["kind"] == "mlp":
         base = dataclasses.replace(base, small_net=True)
     describes = partial(describe, restored=None)
     space = fit_space(space, base, given, describes, source, shipped=not flags.space)
@@ -129,7 +130,9 @@ def prepare(argv: Sequence[str]) -> Sweep:
             file=sys.stderr,
         )
     directory = Path(flags.dir) if flags.dir else default_path("sweeps", base.env_name)
-    return Sweep(base, space, directory, flags.trials, jobs, flags.sampler_seed)
+    return Sweep(
+        base, space, directory, flags.trials, jobs, flags.sampler_seed, drawable=setup.drawable
+    )
 
 
 def _processes(config: Config) -> int:

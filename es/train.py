@@ -59,7 +59,7 @@ def train(
         status, last_line = finish.conclude(
             run.config, trainer.counters, trainer.solved, path, interrupted, unwritten
         )
-        finish.say_last(run.config, path, console, status, last_line)
+        finish.say_last(run.config, path, console, status, last_line, drawable=run.setup.drawable)
         return finish.Outcome(status, path, trainer.solved is not None, trainer.saved)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -93,9 +94,18 @@ def test_a_run_tells_how_it_can_be_watched_here(program, monkeypatch, display, f
     for variable in ("WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("DISPLAY", display)
-    (line,) = program.train("--max-gradient-updates", 1).splitlines()[-2:-1]
-    assert line.startswith("Watch it: ")
-    assert line.endswith(f" {flags} checkpoints/CartPole-v1/latest.safetensors")
+    *_, line, command, _ = program.train("--max-gradient-updates", 1).splitlines()
+    assert line == "Watch it:"
+    assert command.endswith(f" {flags} checkpoints/CartPole-v1/latest.safetensors")
+
+
+def test_a_run_in_an_environment_without_pictures_tells_how_it_is_played_unseen(program):
+    few = ("--n", 2, "--workers", 0, "--max-gradient-updates", 1)
+    _, out, _ = program("--env-name", "tests.strange:Digits-v0", *few)
+    *_, line, command, _ = out.splitlines()
+    assert line == "Play it (its environment has no render mode rgb_array):"
+    words = shlex.split(command)
+    assert program(*words[words.index("--test") :])[::2] == (0, "")
 
 
 def test_without_a_display_the_remedy_is_named(program, run, monkeypatch):
@@ -113,7 +123,8 @@ def test_an_environment_that_has_no_pictures_is_one_line(program, monkeypatch):
     program(*game, "--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
     status, out, err = program("--test", "--restore", "run/latest.safetensors", *game)
     assert (status, out) == (2, "")
-    assert "--no-render" in err
+    assert "cannot be made with render_mode rgb_array (TypeError" in err
+    assert "give --no-render" in err
     assert err.count("\n") == 1
 
 

@@ -75,6 +75,14 @@ class RunView(Live):
         self._returns.append(record.unperturbed_return)
         self._record, self._n, self._best = record, n, best
 
+    def say(self, text: str) -> None:
+        """Print lines above the view.
+
+        Commands, which are indented, are not broken, so that they can be copied.
+        """
+        for line in text.split("\n"):
+            self.console.print(Text(line), soft_wrap=line.startswith("  "))
+
     def refresh(self) -> None:
         """Draw the current state, or stop if the terminal has gone."""
         try:

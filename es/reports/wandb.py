@@ -4,6 +4,7 @@ import contextlib
 import os
 import queue
 import secrets
+import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -57,10 +58,12 @@ class WandbReporter:
         while self._thread.is_alive() and time.monotonic() - start < patience():
             self._thread.join(0.02)
         if self._thread.is_alive():
-            unsent, rest = "nothing", ""
             if self._run:
-                unsent, rest = "not all", f"; send the rest: {self._sync_command()}"
-            self._give_up(f"--wandb: {unsent} was sent in time{rest}")
+                self._give_up(
+                    "--wandb: not all was sent in time; send the rest:", self._sync_command()
+                )
+            else:
+                self._give_up("--wandb: nothing was sent in time")
         self.kill()
 
     def kill(self) -> None:
@@ -92,10 +95,10 @@ class WandbReporter:
             reason = str(error) or type(error).__name__
             self._give_up(f"--wandb: {reason}: the run goes on without")
 
-    def _give_up(self, warning: str) -> None:
+    def _give_up(self, warning: str, command: str = "") -> None:
         if not self._lost:
             self._lost = True
-            self._warn(in_one_line(warning))
+            self._warn(in_one_line(warning) + command)
 
     def _teardown(self) -> None:
         with contextlib.suppress(Exception, SystemExit):  # wandb's process may have been killed
@@ -132,13 +135,15 @@ class WandbReporter:
                 raise
             trouble = f"{error}; "
             self._run = init(mode="offline")
-        offline = f"{trouble}offline; send it later: {self._sync_command()}"
-        place = "disabled" if self._run.disabled else self._run.url or offline
+        place, later = "disabled" if self._run.disabled else self._run.url, ""
+        if not place:
+            place, later = f"{trouble}offline; send it later:", self._sync_command()
         if not self._lost:
-            self._say(in_one_line(f"Weights & Biases: {place}"))
+            self._say(in_one_line(f"Weights & Biases: {place}") + later)
 
     def _sync_command(self) -> str:
-        return f"wandb sync {Path(self._run.dir).parent}"
+        """Return the command that sends what was written offline, on a line of its own."""
+        return f"\n  {shlex.join(['wandb', 'sync', str(Path(self._run.dir).parent)])}"
 
     def _log(self, step: int, figures: Figures, distributions: Distributions) -> None:
         histograms = {

@@ -180,7 +180,7 @@ def conclude(
             error.status = interrupted.status
         raise error
     if interrupted:
-        return interrupted.status, f"Interrupted after {done}. Carry on: {carry_on}"
+        return interrupted.status, f"Interrupted after {done}. Carry on:\n  {carry_on}"
     if solved:
         return 0, (
             f"Solved: mean {solved['mean']:.2f}, standard deviation {solved['std']:.2f} over "
@@ -193,11 +193,23 @@ def conclude(
     return 0, f"Finished: {done}{saved}"
 
 
-def say_last(config: Config, run_dir: Path, console: Terminal, status: int, last_line: str) -> None:
-    """Say what to try after a run that missed its target, how to watch it, and the last line."""
+def how_to_watch(config: Config, checkpoint: Path, *, drawable: bool) -> str:
+    """Return the command that shows a policy or, if its environment has no pictures, plays it."""
+    what = "Watch it:" if drawable else "Play it (its environment has no render mode rgb_array):"
+    play = continue_command(config, checkpoint, *watching(drawable=drawable))
+    return f"{what}\n  {play}"
+
+
+def say_last(
+    config: Config, run: Path, console: Terminal, status: int, last_line: str, *, drawable: bool
+) -> None:
+    """Say what to try after a run that missed its target, how to watch it, and the last line.
+
+    run: its directory. drawable: whether its environment can be drawn.
+    """
     if status == MISSED:
-        console.say(_advice(config, run_dir))
-    console.say(f"Watch it: {continue_command(config, run_dir / LATEST, *watching())}")
+        console.say(_advice(config, run))
+    console.say(how_to_watch(config, run / LATEST, drawable=drawable))
     console.close(last_line)
 
 

@@ -30,7 +30,10 @@ OF_THE_COMMAND = {"workers", "run_dir", "silent"}  # settings that change no tri
 
 
 class Sweep(NamedTuple):
-    """What holds for all trials. total: how many; jobs: at once; seed: of the sampler."""
+    """What holds for all trials.
+
+    total: how many; jobs: at once; seed: of the sampler. drawable: whether the environment is.
+    """
 
     base: Config
     space: Space
@@ -38,6 +41,7 @@ class Sweep(NamedTuple):
     total: int
     jobs: int
     seed: int | None = None
+    drawable: bool = True
 
     def trial_directory(self, number: int) -> Path:
         """Return where a trial is written."""

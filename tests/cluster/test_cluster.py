@@ -105,7 +105,7 @@ def test_nodes_that_die_and_join_change_no_result(start, program, cluster):
     assert (process.returncode, err) == (130, "")
     lines += out.splitlines()
     assert any("is lost" in line and "played again" in line for line in lines)
-    assert lines[-1].startswith("Interrupted after ")
+    assert lines[-2].startswith("Interrupted after ")
     assert f"main.py --ray {cluster.address} --restore " in lines[-1]
     wait_until(lambda: nobody_works(cluster))
     updates = read(RUN / "latest.safetensors").counters.update

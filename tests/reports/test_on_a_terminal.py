@@ -77,7 +77,7 @@ def test_a_terminal_shows_a_live_view_that_stays_in_place():
     assert f"rank {last['unperturbed_rank']} of 41" in figures
     assert all(re.fullmatch(r"[ ▁▂▃▄▅▆▇█]+ [\d.]+ *", line) for line in curve)
     closing = [line.split()[0] for line in lines[top + 7 :] if line]
-    assert closing == ["So", "Watch", "Target"]
+    assert [word for word in closing if word[0].isupper()] == ["So", "Watch", "Target"]
     assert "Target not reached" in text.rstrip().splitlines()[-1]
 
 
@@ -90,10 +90,11 @@ def test_a_narrow_terminal_without_colours_or_unicode_is_served():
     assert not re.search(r"\x1b\[[\d;]*3\dm", text)
     lines = on_screen(text)
     assert len([line for line in lines if line.startswith("CartPole-v1 ")]) == 1
-    longer = ("Training", "Interr", "Watch", "Run")
+    longer = ("Training", "Interr", "  ", "Run")
     assert all(len(line) <= 40 for line in lines if not line.startswith(longer))
-    assert lines[-2].startswith("Interrupted after ")
-    assert lines[-3].startswith("Watch it: ")
+    watch, _, end, _ = [line for line in lines if line][-4:]
+    assert watch == "Watch it:"
+    assert end.startswith("Interrupted after ")
 
 
 CLOSES_ITS_TERMINAL = """

@@ -79,9 +79,9 @@ def test_the_same_figures_as_in_tensorboard_and_on_it_goes_when_carried_on(progr
     picture = Image.new("RGB", (960, 600))
     monkeypatch.setattr(CurvePainter, "_draw", lambda painter: picture.save(RUN / CURVE))
     out = program.train("--max-gradient-updates", 4, "--eval-every", 2, "--wandb")
-    (line,) = [line for line in out.splitlines() if "Weights & Biases" in line]
+    told = out.partition("Weights & Biases: ")[2].splitlines()
     (first,) = RUN.glob("wandb/offline-run-*")
-    assert line.endswith(f"offline; send it later: wandb sync {first.resolve()}")
+    assert told[:2] == ["offline; send it later:", f"  wandb sync {first.resolve()}"]
     assert not Path("wandb").exists()
     found, config = history(first)
     assert (config["env_name"], config["n"]) == ("CartPole-v1", 4)
@@ -121,7 +121,7 @@ def test_a_server_that_cannot_be_reached_leaves_reports_to_be_sent_later(program
     monkeypatch.setenv("WANDB_INIT_TIMEOUT", "1")
     out = program.train("--max-gradient-updates", 2, "--wandb")
     (run,) = RUN.glob("wandb/offline-run-*")
-    assert f"offline; send it later: wandb sync {run.resolve()}" in out
+    assert f"offline; send it later:\n  wandb sync {run.resolve()}\n" in out
     assert sorted(history(run)[0]) == [int(row["frames"]) for row in rows()]
 
 
@@ -135,10 +135,13 @@ def test_a_setting_of_wandb_that_is_wrong_is_named(program, monkeypatch):
 
 @needs_wandb
 @pytest.mark.parametrize(
-    ("happens", "warning"),
-    [("kill", "the run goes on without"), ("suspend", "in time; send the rest: wandb sync /")],
+    ("happens", "warning", "lines"),
+    [
+        ("kill", "the run goes on without", 1),
+        ("suspend", "in time; send the rest:\n  wandb sync /", 2),
+    ],
 )
-def test_a_run_outlives_the_process_of_wandb(start, monkeypatch, happens, warning):
+def test_a_run_outlives_the_process_of_wandb(start, monkeypatch, happens, warning, lines):
     monkeypatch.setenv("WANDB_MODE", "offline")
     process = start(*ENDLESS, "--workers", 0, "--silent", "--wandb")
     wait_until(has_reported)
@@ -153,7 +156,7 @@ def test_a_run_outlives_the_process_of_wandb(start, monkeypatch, happens, warnin
     assert all_gone([theirs.pid])
     assert err.startswith("warning: --wandb: ")
     assert err.endswith("\n")
-    assert (warning in err, err.count("\n")) == (True, 1)
+    assert (warning in err, err.count("\n")) == (True, lines)
 
 
 @needs_wandb

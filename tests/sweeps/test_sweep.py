@@ -188,7 +188,7 @@ def test_an_interrupt_ends_all_trials_with_their_runs_saved(under_way):
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
-    assert out.splitlines()[-1].startswith("Interrupted: 0 of 3 trials are done. Go on with")
+    assert out.splitlines()[-2].startswith("Interrupted: 0 of 3 trials are done. Go on with")
     wait_until(lambda: all_gone(pids))
     assert [row.state.name for row in study()] == ["FAIL", "FAIL", "WAITING", "WAITING"]
     for number in (0, 1):
