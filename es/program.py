@@ -198,9 +198,22 @@ def end_children() -> list[str]:
     return ended
 
 
+def how_to_install(extra: str, requirements: str) -> str:
+    """Return the command that installs an optional part of this program.
+
+    extra: its name in pyproject.toml. requirements: the file in a checkout that has it.
+    """
+    if IN_CHECKOUT:
+        return f"pip install -r {requirements}"
+    return f'pip install "evolution-strategies[{extra}]"'
+
+
 def not_installed(error: ModuleNotFoundError) -> str:
     """Return what to tell a user whose Python lacks a library."""
-    return (
-        f"error: {error.name} is not installed for {sys.executable}: activate the virtual "
-        "environment (source .venv/bin/activate), or pip install -r requirements.txt"
-    )
+    remedy = "pip install evolution-strategies"
+    if IN_CHECKOUT:
+        remedy = (
+            "activate the virtual environment (source .venv/bin/activate), or pip install -r "
+            "requirements.txt"
+        )
+    return f"error: {error.name} is not installed for {sys.executable}: {remedy}"

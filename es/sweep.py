@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
-from es.program import command, execute, modules_for_workers, search_last
+from es.program import command, execute, how_to_install, modules_for_workers, search_last
 from es.rollouts.processes import CORES, PRELOAD, cores, limit_threads, start_forkserver, variables
 from es.sweeps.flags import read_base, read_flags
 
@@ -99,7 +99,8 @@ def prepare(argv: Sequence[str]) -> Sweep:
     flags, rest = read_flags(argv)
     base, given = read_base(rest)
     if importlib.util.find_spec("optuna") is None:
-        raise UsageError("sweep.py needs Optuna: pip install -r requirements-extra.txt")
+        remedy = how_to_install("tune", "requirements-extra.txt")
+        raise UsageError(f"sweep.py needs Optuna: {remedy}")
     limit_threads()
     search_last(base.imported)
     processes = _processes(base)

@@ -102,7 +102,8 @@ class RunSettings:
     )
     config: str | None = run(
         None,
-        "TOML file with settings; flags go before it. Its target holds for its own --env-name.",
+        "TOML file with settings, or the name of a shipped one, such as CartPole-v1. Flags "
+        "override it, wherever they stand. Its target holds for its own --env-name.",
         shown="none",
         saved=False,
     )

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from es.errors import UsageError, in_one_line
+from es.program import how_to_install
 from es.reports.record import Distributions, Figures
 from es.runs.directory import write_text
 
@@ -170,7 +171,8 @@ def _import_wandb() -> Any:
         if settings._offline or settings._noop or wandb.login(prompt=False, verify=False):
             return wandb
     except ImportError:
-        complaint = "wandb is not installed; pip install -r requirements-extra.txt"
+        remedy = how_to_install("wandb", "requirements-extra.txt")
+        complaint = f"wandb is not installed; {remedy}"
     except Exception as error:
         complaint = str(error)
         if hasattr(error, "errors"):  # of a wrong setting: name its variable

@@ -101,13 +101,18 @@ def test_the_same_figures_as_in_tensorboard_and_on_it_goes_when_carried_on(progr
     assert not [each for each in started if "wandb" in " ".join(each.cmdline())]
 
 
+@pytest.mark.parametrize("checkout", [True, False])
 @pytest.mark.parametrize("installed", [pytest.param(True, marks=needs_wandb), False])
-def test_what_is_missing_is_said_before_anything_is_written(program, monkeypatch, installed):
+def test_what_is_missing_is_said_before_anything_is_written(
+    program, monkeypatch, installed, checkout
+):
+    monkeypatch.setattr("es.program.IN_CHECKOUT", checkout)
     if not installed:
         monkeypatch.setitem(sys.modules, "wandb", None)
     status, out, err = program(*CARTPOLE, "--workers", 0, "--max-gradient-updates", 1, "--wandb")
     login = "run `wandb login`, or set WANDB_MODE=offline"
-    remedy = login if installed else "pip install -r requirements-extra.txt"
+    extra = "-r requirements-extra.txt" if checkout else '"evolution-strategies[wandb]"'
+    remedy = login if installed else f"pip install {extra}"
     assert (status, out) == (2, "")
     assert err.startswith("error: --wandb: ")
     assert err.endswith(f"; {remedy}\n")
