@@ -61,7 +61,8 @@ class Evaluator:
         if config.frames_per_update:
             steps = sum(result.steps for result in perturbed)
             while count < (count := grown(count, steps, config.frames_per_update, config.n_most)):
-                further = self._play(self._tasks(count, cap)[len(perturbed) + episodes :], name)
+                before = len(perturbed) + episodes
+                further = self._play(self._tasks(count, cap)[before:], name, before)
                 steps += sum(result.steps for result in further)
                 perturbed += further
         results = perturbed + unperturbed
@@ -124,7 +125,8 @@ class Evaluator:
         parts = (tasks,) if target == -math.inf else (tasks[:few], tasks[few:])
         returns, start = list[float](), time.monotonic()
         for part in parts:
-            returns += [result.episode_return for result in self._play(part, name)]
+            results = self._play(part, name, len(returns), count)
+            returns += [result.episode_return for result in results]
             mean, std = mean_and_std(returns)
             # By chance, a mean strays from the true one by more than this once in twenty times.
             if len(returns) == count or mean + 2 * std / math.sqrt(few - 1) < target:
@@ -163,12 +165,23 @@ class Evaluator:
         steps, self._steps = self._steps, 0
         return steps / (self._since - before)
 
-    def _play(self, tasks: Sequence[Task], name: str) -> list[Result]:
-        """Return the tasks' results, in task order."""
+    def _play(
+        self, tasks: Sequence[Task], name: str, before: int = 0, total: int = 0
+    ) -> list[Result]:
+        """Return the tasks' results, in task order.
+
+        name: of the batch that they are part of. before, total: its episodes that have been played
+        already, and all that are known of, for the console.
+        """
         console = self._run.monitor.console
-        console.begin(name, len(tasks))
+        console.begin(name, max(total, before + len(tasks)))
+        console.progress(before)
+
+        def progress(done: int) -> None:
+            console.progress(before + done)
+
         with self._naming_environment(), self._interrupts.allowed():
-            results = self._run.pool.evaluate(self._snapshot(), tasks, console.progress)
+            results = self._run.pool.evaluate(self._snapshot(), tasks, progress)
         self._steps += sum(result.steps for result in results)
         return results
 

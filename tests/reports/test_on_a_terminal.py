@@ -70,8 +70,8 @@ def test_a_terminal_shows_a_live_view_that_stays_in_place():
     assert [line for line in lines[:top] if "3 fresh episodes" in line]
     goal, cap, batch, figures, *curve = lines[top + 1 : top + 7]
     assert re.match("goal [━╸╺]{40} .* of 501.00 *$", goal)
-    assert re.match("cap  ━{40} 100% 9 of 9 updates *$", cap)
-    assert re.match("update 9: 41 of 41 episodes  [0-9,]+ steps/s  elapsed .*  left 0:00", batch)
+    assert re.match("cap  ━{40} 100% 9 of 9 updates, 0:00:00 left *$", cap)
+    assert re.match("update 9: 41 of 41 episodes  [0-9,]+ steps/s  elapsed .*$", batch)
     last = rows()[-1]
     assert f"return {float(last['return_mean']):.2f} ± {float(last['return_std']):.2f} " in figures
     assert f"rank {last['unperturbed_rank']} of 41" in figures

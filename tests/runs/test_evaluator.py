@@ -8,6 +8,7 @@ from es.envs import make_env
 from es.model import flatten
 from es.networks import make_actor
 from es.noise import Stream, derive_seeds
+from es.reports.terminal import Terminal
 from es.rollouts.rollout import evaluation_seed, rollout
 from tests.checkpoints import RUN, read, rows, timeless
 
@@ -76,3 +77,26 @@ def test_a_policy_is_evaluated_again_where_scores_no_longer_compare(program):
     assert "Evaluation after 2 updates: mean 7.00" in out
     best = read(RUN / "best.safetensors")
     assert (best.counters.best_score, best.settings["max_episode_length"]) == (7.0, 7)
+
+
+def test_a_batch_that_is_played_in_parts_is_counted_as_one(program, monkeypatch):
+    """An evaluation for --target-return, and an update of --frames-per-update."""
+    totals: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
+
+    def begin(terminal, name, episodes):
+        totals.setdefault(name, []).append(episodes)
+        terminal.name = name
+
+    def progress(terminal, done):
+        counts.setdefault(terminal.name, []).append(done)
+
+    monkeypatch.setattr(Terminal, "begin", begin)
+    monkeypatch.setattr(Terminal, "progress", progress)
+    program.train("--target-return", 5, "--eval-episodes", 10)
+    assert totals["evaluation after 0 updates"] == [10, 10]
+    assert counts["evaluation after 0 updates"][-1] == 10
+    assert counts["evaluation after 0 updates"] == sorted(counts["evaluation after 0 updates"])
+    program.train("--frames-per-update", 2000, "--max-gradient-updates", 1)
+    assert len(totals["update 1"]) > 2  # of this run, after the other's
+    assert counts["update 1"][-1] == totals["update 1"][-1]
