@@ -80,31 +80,26 @@ class Trainer:
     def run(self) -> None:
         """Update until an ending condition is met."""
         self.monitor.commit({rundir.LATEST: self.saved})
-        while not self.solved:
+        while True:
             if finish.evaluation_due(self.config, self.counters):
                 self.evaluate_for_best()
-            if finish.ending(self.config, self.counters):
+            if finish.target_due(self.config, self.counters):
+                self.evaluate_for_target()
+            if self.solved or finish.ending(self.config, self.counters):
                 return
             if self.after_update(self.update(), self) is False:
                 return
 
     def update(self) -> Record:
-        """Make one update (Salimans et al. 2017, algorithm 2); return its figures.
-
-        Where the policy reaches the target, take no step: the run ends with these parameters.
-        """
+        """Make one update (Salimans et al. 2017, algorithm 2); return its figures."""
         strategy, cap = self.strategy, self.counters.max_episode_length
-        lr, sigma, norm = strategy.scheduled_lr(), strategy.sigma, 0.0
+        lr, sigma = strategy.scheduled_lr(), strategy.sigma
         results, population = self.evaluator.play_perturbations(cap)
-        recent = [*self.counters.recent, population.unperturbed][-RECENT:]
-        self.solved = self.evaluator.reach_target(recent, strategy.update)
-        evaluation = self._evaluation()
-        if not self.solved:
-            norm = strategy.tell(population.fitness)
-            if self.normalizer:
-                self.normalizer.merge(results)
-        self._count(population, recent)
-        if not (self.solved or finish.pausing(self.config, self.counters)):
+        norm = strategy.tell(population.fitness)
+        if self.normalizer:
+            self.normalizer.merge(results)
+        self._count(population)
+        if not finish.pausing(self.config, self.counters):
             self.evaluator.prepare(self.counters.max_episode_length)
         files = self._save(population.unperturbed)
         record = Record(
@@ -115,9 +110,8 @@ class Trainer:
             grad_norm=norm,
             steps_per_second=self.evaluator.speed(),
         )
-        film = self.saved if not self.solved and self._due(self.config.video_every) else None
-        played = record, population.returns
-        self.monitor.commit(files, played=played, evaluation=evaluation, film=film)
+        film = self.saved if self._due(self.config.video_every) else None
+        self.monitor.commit(files, played=(record, population.returns), film=film)
         self.monitor.console.report(
             record,
             n=len(population.returns),
@@ -141,6 +135,22 @@ class Trainer:
         names = (rundir.BEST, rundir.LATEST) if is_best else (rundir.LATEST,)
         self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
 
+    def evaluate_for_target(self) -> None:
+        """Evaluate the policy for --target-return, and save the state again with the outcome."""
+        counters = self.counters
+        self.solved = self.evaluator.reach_target(counters.update)
+        evaluation = self._evaluation()
+        if not self.solved:
+            self.counters = counters._replace(
+                missed_update=counters.update, missed_return=counters.recent_mean
+            )
+        elif self.config.eval_every is not None:
+            self._is_best(self.solved["mean"])
+        self.counters = self.counters._replace(wall_seconds=time.monotonic() - self._start)
+        self.saved = self.saved._replace(counters=self.counters, solved=self.solved)
+        names = (rundir.BEST, rundir.LATEST) if self.solved else (rundir.LATEST,)
+        self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
+
     def _evaluation(self) -> EvaluationRecord | None:
         """Return the evaluation of the current parameters, if there was one."""
         last = self.evaluator.last
@@ -148,8 +158,9 @@ class Trainer:
             return None
         return describe_evaluation(self.counters, last.returns)
 
-    def _count(self, population: Population, recent: list[float]) -> None:
+    def _count(self, population: Population) -> None:
         counters, lengths = self.counters, population.lengths
+        recent = [*counters.recent, population.unperturbed][-RECENT:]
         episodes, frames = counters.episodes + len(lengths), counters.frames + sum(lengths)
         cap, most = counters.max_episode_length, self.config.max_episode_length
         if self.config.variable_ep_len:
@@ -175,13 +186,6 @@ class Trainer:
         files: dict[str, Checkpoint] = {}
         if self.config.eval_every is None and self._is_best(score):
             files[rundir.BEST] = self.saved
-        if self.solved:
-            # The state is the one before this update. If the run goes on, it plays this population
-            # again and takes the step.
-            best = score if self.config.eval_every is None else self.solved["mean"]
-            counters = self.saved.counters._replace(best_score=best)
-            self.saved = self.saved._replace(solved=self.solved, counters=counters)
-            return dict.fromkeys((rundir.BEST, rundir.LATEST), self.saved)
         self.saved = files[rundir.LATEST] = self._checkpoint()
         if self._due(self.config.save_every):
             files[f"update-{self.counters.update}.safetensors"] = self.saved

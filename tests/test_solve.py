@@ -33,7 +33,7 @@ def test_evaluations_do_not_count(program, monkeypatch):
     """The lines of a run tell how long they took."""
     _, out, _ = program(
         "--env-name", "CartPole-v1", "--small-net", "--n", 4, "--workers", 0, "--seed", 3,
-        "--target-return", 9, "--eval-episodes", 5, "--max-gradient-updates", 1,
+        "--target-return", 9, "--eval-episodes", 5, "--max-gradient-updates", 3,
     )  # fmt: skip
     assert len(EVALUATION.findall(out)) == 2
     outcome = json.dumps({"solved": True, "judging": 1.5})

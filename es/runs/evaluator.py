@@ -138,16 +138,14 @@ class Evaluator:
         )
         return Evaluation(update, returns, mean, std)
 
-    def reach_target(self, recent: Sequence[float], update: int) -> dict[str, float] | None:
+    def reach_target(self, update: int) -> dict[str, float] | None:
         """Return the evaluation in which the policy reaches --target-return, or None.
 
         A second one has to confirm the first, which may be lucky if it is asked again and again.
-        recent: unperturbed returns; if their mean is below the target, nothing is played.
         """
         config, last = self._run.config, self.last
         target, count = config.target_return, config.eval_episodes
-        if target is None or not sum(recent) / len(recent) >= target:  # one may be NaN
-            return None
+        assert target is not None
         if last is None or last.update != update:
             last = self._evaluate(update, "evaluation", 0, target)
             if len(last.returns) == count:

@@ -1,5 +1,6 @@
 """When a run ends, and how: the ending conditions, the last line and the exit status."""
 
+import math
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
@@ -23,6 +24,7 @@ from es.runs.directory import LATEST, PROGRESS, open_existing
 from es.runs.restored import Restored, scored_alike
 
 MISSED = 1  # exit status of a run that did not reach its target
+AGAIN = 10  # updates after an evaluation that missed the target until the next one at the latest
 LIMITS = ("max_frames", "max_minutes", "max_gradient_updates")
 
 
@@ -39,6 +41,18 @@ def evaluation_due(config: Config, counters: Counters) -> bool:
     """Return whether --eval-every wants these parameters evaluated."""
     every, update = config.eval_every, counters.update
     return every is not None and update % every == 0 and update > counters.evaluated
+
+
+def target_due(config: Config, counters: Counters) -> bool:
+    """Return whether these parameters are to be evaluated for --target-return.
+
+    The mean of the recent unperturbed returns has to reach the target. After an evaluation that
+    missed it, this mean has to rise, or AGAIN updates have to pass.
+    """
+    mean, missed = counters.recent_mean, counters.missed_return
+    if config.target_return is None or not config.target_return <= mean < math.inf:
+        return False
+    return missed is None or mean > missed or counters.update >= counters.missed_update + AGAIN
 
 
 def ending(config: Config, counters: Counters) -> str | None:
@@ -71,6 +85,8 @@ def met_before(config: Config, restored: Restored) -> str | None:
         return None
     if solved := solved_before(config, restored):
         return f"a mean return of {solved['mean']:.2f} (--target-return)"
+    if target_due(config, restored.counters):
+        return None
     return ending(config, restored.counters)
 
 
@@ -85,7 +101,9 @@ def solved_before(config: Config, restored: Restored) -> dict[str, float] | None
 
 def pausing(config: Config, counters: Counters) -> bool:
     """Return whether no update follows at once."""
-    return bool(evaluation_due(config, counters) or ending(config, counters))
+    return bool(
+        evaluation_due(config, counters) or target_due(config, counters) or ending(config, counters)
+    )
 
 
 def finished_already(

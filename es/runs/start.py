@@ -220,5 +220,6 @@ def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -
     alike, there = scored_alike(config, ours), (Path(config.restore).parent / rundir.BEST).exists()
     if same_run and there and same_way and alike:
         return counters
-    recent = counters.recent if alike else []
-    return counters._replace(best_score=None, evaluated=0, recent=recent)
+    if not alike:
+        counters = counters._replace(recent=[], missed_update=0, missed_return=None)
+    return counters._replace(best_score=None, evaluated=0)

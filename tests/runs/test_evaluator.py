@@ -35,15 +35,15 @@ def test_of_equal_scores_the_later_is_the_best(program):
 
 def test_every_evaluation_is_a_row(program):
     """Those of --eval-every, and those of --target-return, here the last; also when carried on."""
-    options = ("--seed", 15, "--eval-every", 2, "--eval-episodes", 3, "--max-gradient-updates")
-    program.train(*options, 3, "--run-dir", "parts")
+    options = ("--seed", 19, "--eval-every", 2, "--eval-episodes", 3, "--max-gradient-updates")
+    program.train(*options, 5, "--run-dir", "parts")
     carried_on = ("--restore", "parts/latest.safetensors", "--workers", 0, "--target-return", 40)
     program(*carried_on, "--max-gradient-updates", 9)
     program.train(*options, 9, "--target-return", 40, "--run-dir", "whole")
     found = rows(Path("whole"), "evaluations.csv")
     solved = read("whole/latest.safetensors")
-    assert [row["update"] for row in found] == ["2", "3"]
-    assert solved.counters.update == 3
+    assert [row["update"] for row in found] == ["2", "4", "6", "7"]
+    assert solved.counters.update == 7
     for row in found:
         returns = [float(each) for each in row["returns"].split()]
         figures = [float(row[name]) for name in ("episodes", "min", "max")]
