@@ -48,7 +48,7 @@ class Evaluator:
         """Play an update's perturbations and the unperturbed parameters, `cap` steps at most.
 
         With --frames-per-update, ask for further perturbations until they have seen so many steps.
-        With --training-ep-len, the population's unperturbed return is that of whole episodes.
+        The population's unperturbed return is that of whole episodes, whatever the cap.
         """
         config, strategy = self._run.config, self._run.strategy
         name, episodes = f"update {strategy.update + 1}", config.episodes_per_perturbation
@@ -82,14 +82,14 @@ class Evaluator:
     def _first_tasks(self, cap: int) -> list[Task]:
         """Return the tasks of an update's first perturbations.
 
-        With --training-ep-len, the unperturbed episodes to their ends come before them: they last
+        If these are capped, the unperturbed episodes to their ends come before them: they last
         longest, and no worker should be left alone with one.
         """
         tasks, config = self._tasks(self._run.strategy.n, cap), self._run.config
-        if config.training_ep_len is None:
+        most = config.max_episode_length
+        if cap == most:
             return tasks
         whole = tasks[-config.episodes_per_perturbation :]
-        most = config.max_episode_length
         return [
             *(task._replace(index=len(tasks) + i, cap=most) for i, task in enumerate(whole)),
             *tasks,

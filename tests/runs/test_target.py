@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 
 from es.config import Config
+from es.envs import make_env
 from es.interrupts import Interrupts
-from es.runs.checkpoint import Counters
+from es.model import flatten
+from es.networks import make_actor
+from es.noise import Stream, derive_seeds
+from es.rollouts.rollout import rollout
+from es.runs.checkpoint import Counters, save
 from es.runs.evaluator import Evaluator
 from es.runs.finish import target_due
 from tests.checkpoints import RUN, read, rows, same, same_run, timeless
@@ -170,6 +175,25 @@ def test_a_cap_on_training_episodes_is_none_on_the_policy_itself(program, episod
     assert max(capped) <= 20 < max(whole)
     if episodes == 1:  # whose return is its length
         assert [min(20, length) for length in whole] == capped
+
+
+@pytest.mark.parametrize("limit", ["--variable-ep-len", "--adaptive-ep-len"])
+def test_the_policys_own_return_is_that_of_a_whole_episode_under_a_moving_cap(program, limit):
+    """Pendulum's rewards are negative: a shorter episode would look better."""
+    program(
+        "--env-name", "Pendulum-v1", "--n", 4, "--workers", 0, "--seed", 1, "--run-dir", "run",
+        "--max-gradient-updates", 1, limit,
+    )  # fmt: skip
+    latest = read("run/latest.safetensors")
+    counters = latest.counters._replace(max_episode_length=20)
+    save(latest._replace(counters=counters), Path("run/latest.safetensors"))
+    program("--restore", "run", "--workers", 0, "--max-gradient-updates", 2)
+    row = rows(Path("run"))[-1]
+    assert float(row["episode_length_mean"]) == 20
+    actor, env = make_actor(latest.network), make_env(latest.environment)
+    actor.bind(flatten(latest.network, latest.parameters))
+    *_, seed = derive_seeds(1, 1, Stream.EPISODE, 3)
+    assert float(row["unperturbed_return"]) == rollout(env, actor, seed, 200).episode_return
 
 
 def test_a_target_beyond_the_cap_of_training_episodes_is_reached(program):
