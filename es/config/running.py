@@ -21,7 +21,7 @@ class RunSettings:
     )
     max_frames: int | None = ending(
         None,
-        "End after this many training steps, counted from the run's first.",
+        "End after this many steps of perturbed episodes, counted from the run's first.",
         option.LIMIT,
         shown="no limit",
     )
