@@ -67,7 +67,7 @@ class Trainer:
     """A run in progress. An update changes the strategy, the normalizer and the counters."""
 
     def __init__(self, run: Run, interrupts: Interrupts, after_update: AfterUpdate) -> None:
-        self.after_update = after_update
+        self.after_update, self.interrupts = after_update, interrupts
         self.config, self.setup, self.monitor = run.config, run.setup, run.monitor
         self.strategy, self.normalizer, self.counters = run.strategy, run.normalizer, run.counters
         self.evaluator = Evaluator(run, interrupts)
@@ -95,7 +95,9 @@ class Trainer:
         strategy, cap = self.strategy, self.counters.max_episode_length
         lr, sigma = strategy.scheduled_lr(), strategy.sigma
         results, population = self.evaluator.play_perturbations(cap)
-        norm = strategy.tell(population.fitness)
+        # A large population's noise takes long to sum. The state in `saved` is a copy.
+        with self.interrupts.allowed():
+            norm = strategy.tell(population.fitness)
         if self.normalizer:
             self.normalizer.merge(results)
         self._count(population)
