@@ -148,8 +148,11 @@ _status: list[int] = []  # of a program that leaves
 
 
 @atexit.register  # as the first, so it is called as the last
-def _end_now() -> None:
-    """Skip what Python does after all: it frees libraries one by one, which takes a second."""
+def end_now() -> None:
+    """Skip what Python does after all: it frees libraries one by one, which takes a second.
+
+    Nothing happens in a program that calls a training.
+    """
     if _status:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError):

@@ -59,7 +59,6 @@ def start_run(
     wandb = None
     if config.wandb:
         wandb = WandbReporter(console.say, console.warn)
-        stack.callback(wandb.kill)
     ours = restored if isinstance(restored, Checkpoint) else None
     if setup.network["kind"] == "mlp" and not config.small_net:
         console.say(
