@@ -7,6 +7,7 @@ import dataclasses
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # trials import this file: nothing heavy may come with it
 SHIPPED = Path(__file__).resolve().parent / "sweeps" / "sweep.toml"
 # What the fork server imports, once for all trials, besides what plays.
 FOR_TRIALS = ("es.sweep", "es.train", "es.sweeps.trial", "tyro")
+FREE_SECONDS = 10.0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -73,7 +75,8 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
     """Train as main.py does, with the settings of a trial, in its process; return its value.
 
     That is the mean return of its last policy in the episodes of its own evaluation, which --test
-    plays, too. Raises RunError if the training fails, and SystemExit if it is interrupted.
+    plays, too. A trial that has a checkpoint continues from there. Raises RunError if the training
+    fails, and SystemExit if it is interrupted.
     """
     from es import main as trainer
     from es.policy import describe, evaluate
@@ -83,15 +86,31 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
     from es.sweeps.trial import TRIAL_SETTINGS
 
     settings = ["--config", str(directory / TRIAL_SETTINGS), "--run-dir", str(directory)]
+    latest = directory / LATEST
+    if latest.exists():
+        settings += ["--restore", str(latest)]
+        _wait_until_free(directory)
     status = trainer.run(settings, interrupts)
     if status > 128:  # 1 if it has only missed its target
         sys.exit(status)
-    checkpoint = load(str(directory / LATEST))
+    checkpoint = load(str(latest))
     assert isinstance(checkpoint, Checkpoint)
     config = settings_of(checkpoint)
     setup, theta = describe(config, checkpoint)
     mean, std = evaluate(config, checkpoint, setup, theta)
     return {"value": mean, "std": std, "frames": checkpoint.counters.frames}
+
+
+def _wait_until_free(directory: Path) -> None:
+    """Wait for the process of a killed sweep that still plays this trial: it ends by itself."""
+    from es.runs.directory import InUseError, open_existing
+
+    deadline = time.monotonic() + FREE_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(InUseError):
+            open_existing(directory).close()
+            return
+        time.sleep(0.1)
 
 
 def prepare(argv: Sequence[str]) -> Sweep:

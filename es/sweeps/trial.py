@@ -29,7 +29,7 @@ def run_trial(play: Play, directory: Path) -> None:
         signal.signal(number, signal.SIG_DFL)
     end_with_parent()
     os.environ[NO_CURVE] = "yes"  # trials are compared by their values
-    with (directory / OUTPUT).open("wb") as output:
+    with (directory / OUTPUT).open("ab") as output:
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
