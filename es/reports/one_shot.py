@@ -57,7 +57,8 @@ def _start(
     return subprocess.Popen(
         # -P: do not import from the current folder, where a user's files may have the same names.
         [sys.executable, "-P", "-m", __name__, *imports],
-        env=os.environ | importing_variables(),
+        # Matplotlib reads the last one. A notebook's value may name what is not installed here.
+        env=os.environ | importing_variables() | {"MPLBACKEND": "agg"},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=errors,

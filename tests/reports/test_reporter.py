@@ -168,7 +168,8 @@ def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
 
 
 @pytest.mark.picture
-def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
+def test_the_painter_draws_the_last_state_at_the_end(tmp_path, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "nonsense")  # as from a notebook of another environment
     files, painter = files_of(tmp_path), CurvePainter(tmp_path, "a title")
     write(files, record(1))
     painter.request()  # too soon for a picture
