@@ -158,7 +158,7 @@ def _import_wandb() -> Any:
         if settings._offline or settings._noop or _logged_in(wandb, settings):
             return wandb
     except ImportError:
-        complaint = f"wandb is not installed: {how_to_install('wandb', 'requirements-extra.txt')}"
+        complaint = f"wandb is not installed; {how_to_install('wandb', 'requirements-extra.txt')}"
     except Exception as error:
         complaint = str(error)
         if hasattr(error, "errors"):  # of a wrong setting: name its variable
