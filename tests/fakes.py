@@ -102,7 +102,7 @@ class Dying(Counting):
 
 def start_lasting() -> subprocess.Popen[bytes]:
     """A process that does nothing for long."""
-    words = [sys.executable, "-c", "import time; time.sleep(60)"]
+    words = [sys.executable, "-c", "import time; time.sleep(600)"]
     return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -120,6 +120,16 @@ class Starting(Counting):
         if self.seed == 13:
             raise ValueError("unlucky")
         return super().reward(action, over)
+
+
+# A module that starts a process and then lingers.
+LINGERING = """
+import subprocess, sys, time
+process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open("pid", "w").write(str(process.pid))
+open("begun", "w")
+time.sleep(3600)
+"""
 
 
 class Summing:

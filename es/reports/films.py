@@ -14,6 +14,7 @@ from es.errors import in_one_line
 from es.reports.one_shot import start
 from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
+from es.rollouts.processes import end_group
 from es.runs import checkpoint as checkpoints
 from es.runs.checkpoint import Checkpoint
 from es.runs.directory import VIDEOS, RunDir
@@ -74,7 +75,7 @@ class VideoRecorder:
             if hurried():
                 self._hurried = True
                 if self._process:
-                    self._process.kill()
+                    end_group(self._process.pid)
             self._thread.join(0.02)
         count = self._waiting()
         if count and hurried():
@@ -129,6 +130,7 @@ class VideoRecorder:
             with tempfile.TemporaryFile() as errors:
                 with start(module, *arguments, errors=errors) as self._process:
                     status = self._process.wait()
+                    end_group(self._process.pid)  # what an environment has started
                 errors.seek(0)
                 words = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
         except OSError as error:  # such as a full disk

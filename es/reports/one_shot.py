@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from es.rollouts.processes import importing_variables
+from es.rollouts.processes import end_group, importing_variables
 
 _prepared: list[subprocess.Popen[bytes]] = []
 
@@ -68,7 +68,7 @@ def _start(
 
 def _end_with_master() -> None:
     os.read(0, 1)  # the master writes no more, so this returns when the pipe is closed
-    os._exit(1)
+    end_group(os.getpid())  # with what an environment has started
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from es.rollouts.rollout import Recipe, Result, Snapshot, Task
 # es.program first: what it does at exit is then the last, after multiprocessing has cleaned up.
 SERVER = "import es.program; from es.rollouts.pool_server import main; main()"
 CLOSE_SECONDS = 10.0  # the pool itself waits for a second, and a Ray of its own for five
-GONE_SECONDS = 5.0  # until the fork server has noticed
+GONE_SECONDS = 5.0  # until the fork server and the workers have noticed
 
 
 class PoolProcess:
@@ -107,16 +107,15 @@ class PoolProcess:
                 family = psutil.Process(process.pid).children(recursive=True)
             self._read_last_words()
             process.wait(CLOSE_SECONDS)
-            psutil.wait_procs(family, GONE_SECONDS)
         except subprocess.TimeoutExpired:
             pass
         finally:
             self._link.close()
-            for each in family:
+            process.kill()  # workers then end with what their environments have started
+            process.wait()
+            for each in psutil.wait_procs(family, GONE_SECONDS)[1]:
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
-            process.kill()
-            process.wait()
 
     def _read_last_words(self) -> None:
         deadline = time.monotonic() + CLOSE_SECONDS

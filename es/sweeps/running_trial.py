@@ -18,7 +18,7 @@ import optuna
 from es.config import Config
 from es.config.sources import write_toml
 from es.reports.tables import TableReader
-from es.rollouts.processes import for_helpers
+from es.rollouts.processes import end_group, for_helpers
 from es.runs.directory import LATEST, PROGRESS, write_text
 from es.sweeps.trial import OUTCOME, TRIAL_SETTINGS, Play, run_trial
 
@@ -100,6 +100,7 @@ class RunningTrial:
     def outcome(self) -> dict[str, Any]:
         """Return what its process, which has ended, has left: {} if it was interrupted."""
         self.process.join()
+        self.kill()
         with contextlib.suppress(OSError, ValueError):
             return json.loads((self._directory / OUTCOME).read_text())
         code = self.process.exitcode
@@ -113,6 +114,12 @@ class RunningTrial:
             if self.process.is_alive() and self.process.pid:
                 os.kill(self.process.pid, number)
 
+    def kill(self) -> None:
+        """End at once what its environment has started, and its process if it is not dead yet."""
+        if self.process.pid:
+            end_group(self.process.pid)
+        self.process.kill()  # it may have no group yet
+
 
 def end_trials(trials: Sequence[RunningTrial]) -> None:
     """End all trials within CLOSE_SECONDS, with their runs saved if that is possible."""
@@ -121,5 +128,5 @@ def end_trials(trials: Sequence[RunningTrial]) -> None:
     deadline = time.monotonic() + CLOSE_SECONDS
     for each in trials:
         each.process.join(max(0.0, deadline - time.monotonic()))
-        each.send(signal.SIGKILL)
+        each.kill()
         each.process.join()

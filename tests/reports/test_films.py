@@ -13,7 +13,8 @@ from es.reports.films import VideoRecorder
 from es.reports.terminal import Terminal
 from es.runs.directory import open_existing
 from tests.checkpoints import RUN, read, rows
-from tests.processes import wait_until
+from tests.fakes import LINGERING
+from tests.processes import all_gone, wait_until
 from tests.rendering.videos import decoded, differing, previews
 
 
@@ -185,12 +186,13 @@ def test_who_is_in_a_hurry_waits_for_no_video(run, monkeypatch, capfd):
     (run.path / "videos/.update-3-frames-100.safetensors").touch()
     monkeypatch.setattr(videos, "PROGRAM", "lingering")
     monkeypatch.setenv("PYTHONPATH", str(run.path))
-    (run.path / "lingering.py").write_text("import time; open('begun', 'w'); time.sleep(3600)")
+    (run.path / "lingering.py").write_text(LINGERING)
     recorder = VideoRecorder(run, {}, Terminal(silent=False))
     wait_until(Path("begun").exists)
     recorder.close(lambda: True)
     assert recorder._process
     assert recorder._process.poll() is not None
+    wait_until(lambda: all_gone([int(Path("pid").read_text())]))
     assert videos.waiting(run.path) == 2
     out, err = capfd.readouterr()
     assert (out, err) == ("Videos left to be recorded when the run is carried on: 2\n", "")

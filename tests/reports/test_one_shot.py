@@ -6,11 +6,12 @@ from pathlib import Path
 import psutil
 
 from es.reports import one_shot
+from tests.fakes import LINGERING
 from tests.processes import ROOT, all_gone, run_python, wait_until
 
 
 def test_what_is_started_ends_with_a_master_that_is_killed(tmp_path):
-    Path("lingering.py").write_text("import time; open('begun', 'w'); time.sleep(3600)")
+    Path("lingering.py").write_text(LINGERING)
     master = """
 import os, signal, time
 from es.reports.one_shot import start
@@ -21,7 +22,7 @@ print(process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     done = run_python(master, tmp_path, PYTHONPATH=os.pathsep.join((str(ROOT), str(tmp_path))))
-    wait_until(lambda: all_gone([int(done.stdout)]))
+    wait_until(lambda: all_gone([int(done.stdout), int(Path("pid").read_text())]))
 
 
 def test_a_process_that_was_prepared_is_not_left_behind():

@@ -1,10 +1,14 @@
 """Environments that go wrong while they are made, played and closed, through the command line."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from es.errors import TaskError
+from es.rollouts.pool import WorkerPool
+from es.rollouts.pool_process import PoolProcess
 from es.rollouts.worker import IDLE
 from tests.checkpoints import rows
 from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Starting, recipe
@@ -164,7 +168,7 @@ def test_what_an_environment_leaves_running_is_ended_and_told(start, workers):
     wait_until(lambda: all_gone([int(pid) for pid in Path("pids").read_text().split()]))
 
 
-@pytest.mark.parametrize("ended", ["busy", "failed", "free"])
+@pytest.mark.parametrize("ended", ["busy", "failed", "free", "killed"])
 def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_path, ended):
     said: list[str] = []
     pids = tmp_path / "pids"
@@ -174,6 +178,9 @@ def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_p
     elif ended == "failed":
         with pytest.raises(TaskError):
             leaving.evaluate(SNAPSHOT, [UNLUCKY])
+    elif ended == "killed":
+        os.kill(leaving.await_first(), signal.SIGKILL)
+        leaving.evaluate(SNAPSHOT, TASKS)
     else:
         leaving.begin(SNAPSHOT)
         leaving.add([UNLUCKY._replace(episode_seed=14)])
@@ -181,5 +188,17 @@ def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_p
     leaving.close()
     if ended == "free":
         assert "after its close(), and ended: process python" in said[-1]
-    assert len(pids.read_text().split()) >= (3 if ended == "failed" else 1)
-    wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]))
+    assert len(pids.read_text().split()) >= {"failed": 3, "killed": 2}.get(ended, 1)
+    wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]), 30)
+
+
+def test_workers_whose_master_is_killed_take_with_them_what_their_environments_have_started(
+    tmp_path,
+):
+    pids = tmp_path / "pids"
+    with PoolProcess() as process:
+        leaving = recipe(Starting, str(pids))
+        process.open(WorkerPool, leaving, size=10, members=10, workers=2)
+        process.evaluate(SNAPSHOT, TASKS)
+        os.kill(process.pid, signal.SIGKILL)
+        wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]), 30)
