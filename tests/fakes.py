@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,19 @@ class Dying(Counting):
                 os._exit(3)
             os.kill(os.getpid(), self.number)
         return super().reward(action, over)
+
+
+class Refusing(Counting):
+    """Cannot be made three times; after that, it is made once there is a file `go`."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        for number in range(3):
+            with suppress(FileExistsError):
+                Path(folder, str(number)).touch(exist_ok=False)
+                raise ValueError("no licence")
+        while not Path(folder, "go").exists():
+            time.sleep(0.01)
 
 
 def start_lasting() -> subprocess.Popen[bytes]:

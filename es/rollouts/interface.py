@@ -19,7 +19,7 @@ class Pool(Protocol):
         """Return the results in task order. progress: called with the number done so far."""
 
     def prepare(self, snapshot: Snapshot, tasks: Sequence[Task]) -> None:
-        """Begin with what the next `evaluate` will be given, if that is possible."""
+        """Begin with tasks, for the next `evaluate`; one of other tasks gives them up."""
 
     def describe(self) -> str:
         """Return the number of workers in words, for the live line."""

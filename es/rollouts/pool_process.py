@@ -84,7 +84,7 @@ class PoolProcess:
         return self._receive(progress)
 
     def prepare(self, snapshot: Snapshot, tasks: Sequence[Task]) -> None:
-        """Have these tasks played, which the next `evaluate` has to be given as well."""
+        """Have these tasks played, for an `evaluate` of the same tasks."""
         self._send(Call("prepare", (snapshot, tasks)))
 
     def sum_noise(self, weights: Weights, size: int, fraction: float = 1.0) -> FloatArray:

@@ -59,7 +59,7 @@ class WorkerProcesses:
     def __init__(self, context: BaseContext, recipe: Recipe, shared: Shared) -> None:
         self._context, self._recipe, self._shared = context, recipe, shared
         self.workers: dict[int, Worker] = {}
-        self._failed_starts = 0  # in a row
+        self.failed_starts = 0  # in a row
         self.selector = selectors.DefaultSelector()
 
     def start(self, number: int, attempts: int = ATTEMPTS) -> bool:
@@ -81,13 +81,13 @@ class WorkerProcesses:
     def replace(self, lost: LostWorker) -> str:
         """Start another worker, unless that keeps failing; return the outcome in words.
 
-        Raise RunError if no worker can be started.
+        Raise RunError if no worker can be started, and none is left that plays or starts.
         """
         number = lost.worker.number
         self._shared.playing[number] = IDLE
-        self._failed_starts = 0 if lost.worker.ready else self._failed_starts + 1
-        given_up = self._failed_starts >= FAILURES
-        if given_up and not any(worker.ready for worker in self.workers.values()):
+        self.failed_starts = 0 if lost.worker.ready else self.failed_starts + 1
+        given_up = self.failed_starts >= FAILURES
+        if given_up and not self.workers:
             raise RunError(f"no worker can be started: the last one {lost.cause}", lost.trace)
         replaced = not given_up and self.start(number)
         return "replaced" if replaced else f"going on with {len(self.workers)}"
