@@ -33,8 +33,8 @@ OpenPool = Callable[..., Pool]
 
 
 def failed(task: Task, how: str, trace: str = "") -> TaskError:
-    """Return the error of a task that cannot be played. trace: the traceback, if there is one."""
-    error = TaskError(f"{task} failed {FAILURES} times; {how}", trace)
+    """Return the error of a task that cannot be played. how: in words that follow "failed"."""
+    error = TaskError(f"{task} failed {how}", trace)
     error.index = task.index
     return error
 

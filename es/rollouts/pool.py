@@ -204,7 +204,8 @@ class WorkerPool:
             return
         self._failures[playing] += 1
         if self._failures[playing] == FAILURES:
-            raise failed(task, f"the last worker {lost.cause}", lost.trace)
+            how = f"{FAILURES} times; the last worker {lost.cause}"
+            raise failed(task, how, lost.trace)
         self._hand_out([task])
 
     def _idle(self) -> bool:

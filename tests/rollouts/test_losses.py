@@ -161,7 +161,7 @@ def test_an_episode_that_always_hangs_ends_the_run(pool):
         hanging.evaluate(SNAPSHOT, [*TASKS[:5], UNLUCKY])
 
 
-def test_what_raises_once_is_played_again_in_this_process(tmp_path):
-    tasks = [*TASKS[:5], UNLUCKY]
+def test_the_first_exception_in_this_process_ends_the_run(tmp_path):
     moody = InProcessPool(recipe(Raising, str(tmp_path / "file")))
-    assert moody.evaluate(SNAPSHOT, tasks) == InProcessPool(recipe()).evaluate(SNAPSHOT, tasks)
+    with pytest.raises(RunError, match=r"Task\(index=5.*failed \(ValueError: unlucky\)"):
+        moody.evaluate(SNAPSHOT, [*TASKS[:5], UNLUCKY])
