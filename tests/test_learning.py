@@ -195,6 +195,27 @@ def test_ctrl_c_saves_the_run_and_is_raised(ctrl_c_raises):
     assert learn(restore="run", workers=0, max_gradient_updates=2).history["update"].size == 2
 
 
+def test_the_process_of_the_workers_may_be_killed():
+    killed: list[int] = []
+    before = psutil.Process().children()  # of other tests
+
+    def kill(row, policy):
+        if row.update == 2:
+            (process,) = [
+                child
+                for child in psutil.Process().children()
+                if "es.rollouts.pool_server" in " ".join(child.cmdline())
+            ]
+            process.kill()
+            killed.append(process.pid)
+
+    learn(**QUICK, workers=1, callback=kill, max_gradient_updates=4, run_dir="killed")
+    assert killed
+    assert psutil.Process().children() == before
+    learn(**HERE, max_gradient_updates=4, run_dir="quiet")
+    assert same_run(read("killed/latest.safetensors"), read("quiet/latest.safetensors"))
+
+
 def test_what_an_environment_raises_in_a_worker_is_raised():
     name, arguments = "tests.awful:Awful-v0", {"place": "step", "first": 2}
     before = psutil.Process().children()  # of other tests
