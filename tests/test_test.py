@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from es import __version__
 from es.envs import describe_env, make_env
 from es.rendering.show_frames import frames_per_second
-from es.rollouts.rollout import evaluation_seed
+from es.rollouts.rollout import evaluation_seeds
 from tests.checkpoints import read
 
 
@@ -179,7 +180,7 @@ def test_json_is_one_line_of_what_is_printed_else(program, run):
         "checkpoint": run, "env_name": "CartPole-v1", "update": 3, "seed": 1,
         "stochastic_start": 0, "episodes": 3, "mean": np.mean(returns), "std": np.std(returns),
         "min": min(returns), "max": max(returns), "returns": returns, "lengths": returns,
-        "seeds": [evaluation_seed(1, 3, index) for index in range(3)],
+        "seeds": [*islice(evaluation_seeds(1, 3), 3)],
     }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Evaluations, and the best checkpoint."""
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from es.model import flatten
 from es.networks import make_actor
 from es.noise import Stream, derive_seeds
 from es.reports.terminal import Terminal
-from es.rollouts.rollout import evaluation_seed, rollout
+from es.rollouts.rollout import evaluation_seeds, rollout
 from tests.checkpoints import RUN, read, rows, timeless
 
 
@@ -62,8 +63,8 @@ def test_evaluations_decide_on_the_best_checkpoint(program):
     actor, env = make_actor(best.network), make_env(best.environment)
     actor.bind(flatten(best.network, best.parameters))
     returns = [
-        rollout(env, actor, evaluation_seed(1, best.counters.update, index), 500).episode_return
-        for index in range(3)
+        rollout(env, actor, seed, 500).episode_return
+        for seed in islice(evaluation_seeds(1, best.counters.update), 3)
     ]
     assert np.mean(returns) == read(RUN / "latest.safetensors").counters.best_score
     assert f"Evaluation after {best.counters.update} updates: mean {np.mean(returns):.2f}" in out
