@@ -9,10 +9,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 
-from es.environments.atari import is_bare
-from es.environments.images import ImageView
 from es.environments.parts import PartsView
-from es.environments.screens import ScreenView
+from es.environments.screens import image_view
 from es.environments.spaces import (
     is_image,
     is_text,
@@ -37,7 +35,7 @@ class View:
         self._see: Callable[[Any], Any] = np.asarray
         self.reset: Callable[[], None] = lambda: None  # starts an episode
         if is_image(space):
-            view = ScreenView() if is_bare(bare) else ImageView(env)
+            view = image_view(env)
             self._see = lambda seen: view(np.asarray(seen if key is None else seen[key]))
             self.reset = view.reset
         elif shaped and isinstance(space, spaces.Dict):
