@@ -25,7 +25,7 @@ from es.config.assignments import read_assignments, read_wrappers
 from es.environments import catalogue
 from es.environments.simulators import load
 from es.environments.spaces import as_vector, is_image, take_picture
-from es.environments.users_wrappers import wrap
+from es.environments.users_wrappers import refuse_statistics, wrap
 from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart
 from es.errors import UsageError, blaming
 
@@ -162,6 +162,7 @@ def make_bare_env(
             limit = -1 if endless and _loop_counts(env, spec) else None
             made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
             _ = made.observation_space, made.action_space  # which it may have forgotten
+        refuse_statistics(made, f"--env-name {env['id']}")
         return wrap(made, env.get("wrappers", ()))
 
 

@@ -1,5 +1,6 @@
 """Wrappers that change how an environment is played."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -10,6 +11,14 @@ from es.noise import Stream, derive_seeds
 from es.rollouts.rollout import as_number
 
 Outcome = tuple[Any, Any, bool, bool, dict[str, Any]]
+
+
+def layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
+    """Yield an environment's wrappers, from the outermost one, and the environment in them."""
+    yield env
+    while isinstance(env, gymnasium.Wrapper):
+        env = env.env
+        yield env
 
 
 class FreshWorld(gymnasium.Wrapper):
