@@ -26,7 +26,7 @@ from es.environments import catalogue
 from es.environments.simulators import load
 from es.environments.spaces import as_vector, is_image, take_picture
 from es.environments.users_wrappers import refuse_statistics, wrap
-from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart
+from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart, SeededSpaces
 from es.errors import UsageError, blaming
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
@@ -42,6 +42,7 @@ RESERVED = {
 }
 OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
 BOX2D = "gymnasium.envs.box2d."
+SAMPLING_NOTHING = ("gymnasium.envs.", "ale_py.")  # no environment there draws from its spaces
 
 
 def describe_env(
@@ -108,6 +109,8 @@ def make_env(
     Gymnasium has them. Raise UsageError if it cannot be made.
     """
     made = make_bare_env(env, render_mode)
+    if not type(made).__module__.startswith(SAMPLING_NOTHING):
+        made = SeededSpaces(made)
     # Others may keep more in their world than a new one would have.
     if any(base.__module__.startswith(BOX2D) for base in type(made.unwrapped).__mro__):
         made = FreshWorld(made)

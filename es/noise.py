@@ -34,6 +34,7 @@ class Stream(IntEnum):
     ACTIONS = 5
     VBN_BATCH = 6
     SAMPLES = 7
+    SPACES = 8
 
 
 def derive_seeds(run_seed: int, update: int, stream: Stream, count: int) -> list[int]:

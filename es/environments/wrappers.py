@@ -35,6 +35,31 @@ class FreshWorld(gymnasium.Wrapper):
         return super().reset(**kwargs)
 
 
+class SeededSpaces(gymnasium.Wrapper):
+    """Seed the spaces of an environment and its wrappers at each reset, since a reset may sample.
+
+    A worker's first episode would otherwise draw from a generator without a seed, and each further
+    one from where the episode before it has left the generator.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        both = [
+            each for layer in layers(env) for each in (layer.observation_space, layer.action_space)
+        ]
+        self._spaces = [*{id(space): space for space in both}.values()]
+        self.step = env.step  # type: ignore[method-assign]  # nothing changes there
+
+    def reset(self, *, seed: int | None = None, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        if seed is not None:
+            # Not the episode's own seed: draws from a space would repeat those of the environment.
+            seeds = derive_seeds(seed, 0, Stream.SPACES, len(self._spaces))
+            for space, space_seed in zip(self._spaces, seeds, strict=True):
+                space.seed(space_seed)
+        return self.env.reset(seed=seed, **kwargs)
+
+
 class FrameSkip(gymnasium.Wrapper):
     """Repeat each action for `count` steps, or until the episode ends."""
 

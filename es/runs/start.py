@@ -68,6 +68,11 @@ def start_run(
         config = dataclasses.replace(config, small_net=True)
     if setup.unseen:
         console.say(f"Text is not seen: {', '.join(setup.unseen)}.")
+    if not setup.repeatable:
+        console.warn(
+            f"--env-name {config.env_name}: the same episode differs when it is played again, so "
+            "results depend on chance and on the number of workers; draw from self.np_random alone"
+        )
     default, restore = rundir.default_path("checkpoints", config.env_name), Path(config.restore)
     most = config.max_episode_length
     if not restored and most == Config.max_episode_length and setup.unlimited:

@@ -86,7 +86,7 @@ def test_a_close_that_fails_is_one_line(program):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_close_that_fails_in_the_end_is_told_once(program, workers):
-    kwargs = ("--env-kwargs", "place=close", "first=3")
+    kwargs = ("--env-kwargs", "place=close", "first=7", "--max-gradient-updates", 12)
     status, out, err = program(*AWFUL.split(), *RUN, "--workers", workers, *kwargs)
     assert (status, err) == (0, "")
     assert out.count("close() raised KeyError: 'boom'") == 1
