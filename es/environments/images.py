@@ -31,15 +31,19 @@ def preprocess(frame: np.ndarray) -> FloatArray:
     return (gray / np.float32(255))[np.newaxis]
 
 
-def as_image(observation: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Return an observation as an array; raise MisfitError if it has another shape."""
+def as_image(observation: Any, space: spaces.Space) -> np.ndarray:
+    """Return an observation as an array of bytes or of float32, which OpenCV takes.
+
+    Whole numbers become bytes where the space has bytes. Raise MisfitError for another shape.
+    """
     image = np.asarray(observation)
-    if image.shape != shape or image.dtype.kind not in "buif":
+    if image.shape != space.shape or image.dtype.kind not in "buif":
         raise MisfitError(
             f"its observation has the shape {image.shape} and the type {image.dtype}, and should "
-            f"be an image of the shape {shape}"
+            f"be an image of the shape {space.shape}"
         )
-    return image
+    are_bytes = space.dtype == np.uint8 and image.dtype.kind != "f"
+    return image.astype(np.uint8 if are_bytes else np.float32, copy=False)
 
 
 class ImageNormalizer:
@@ -81,7 +85,7 @@ class ImageView:
 
     def __init__(self, env: gymnasium.Env) -> None:
         space: Any = env.observation_space
-        self.shape = shape = space.shape
+        self.space, shape = space, space.shape
         self.channels_first = len(shape) == 3 and shape[0] < shape[2]
         height, width = shape[-2:] if self.channels_first else shape[:2]
         has_size = width == ATARI_WIDTH and height >= PLAY_FIELD.stop
@@ -97,9 +101,9 @@ class ImageView:
 
         Raise MisfitError for an observation of another shape.
         """
-        observation = as_image(observation, self.shape)
+        observation = as_image(observation, self.space)
         if self.to_bytes is not None:
-            observation = self.to_bytes * observation.astype(np.float32)
+            observation = self.to_bytes * observation
         if self.channels_first:
             observation = np.ascontiguousarray(np.moveaxis(observation, 0, 2))
         return self._normalizer(preprocess(observation[self.rows]).reshape(-1))

@@ -53,6 +53,22 @@ class View:
         return self._see(observation)
 
 
+def as_given(space: spaces.Space, observation: Any) -> spaces.Space:
+    """Return the space for `split`, of an environment that gives such an observation.
+
+    Numbers of Discrete may come as arrays of one, which are otherwise told from a batch of one by
+    nothing.
+    """
+    if isinstance(space, spaces.Discrete) and np.ndim(observation):
+        shape = np.shape(observation)
+        return spaces.MultiDiscrete(np.full(shape, space.n), start=np.full(shape, space.start))
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: as_given(part, observation[key]) for key, part in space.items()})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([*map(as_given, space, observation)])
+    return space
+
+
 def split(space: spaces.Space, observation: Any) -> list[Any] | None:
     """Return the observations in a batch, as a vector environment has it; None for a single one."""
     count = _count(space, observation)
@@ -82,7 +98,8 @@ def _check_fit(observation: Any, space: spaces.Space, place: str = "an observati
     elif isinstance(space, spaces.Discrete):
         numbers = range(int(space.start), int(space.start + space.n))
         wanted = f"a number from {numbers[0]} to {numbers[-1]}"
-        fits = np.shape(observation) == () and observation in numbers
+        # Training takes an array of one, too.
+        fits = np.size(observation) == 1 and np.asarray(observation).item() in numbers
     elif is_text(space):
         wanted, fits = "a text", isinstance(observation, str)
     else:

@@ -59,7 +59,7 @@ def image_view(env: gymnasium.Env) -> "ScreenView | ImageView":
     """
     view = ImageView(env)
     if view.is_screen and not view.channels_first and env.observation_space.dtype == np.uint8:
-        return ScreenView(view.shape)
+        return ScreenView(view.space)
     return view
 
 
@@ -70,8 +70,8 @@ class ScreenView:
     a screen has, which wrappers may make, are shrunk by OpenCV, without rounding either.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._shape = shape
+    def __init__(self, space: gymnasium.Space) -> None:
+        self._space = space
         self._view = FieldView(PLAY_FIELD.stop - PLAY_FIELD.start)
         self._codes = np.zeros(MAX_CHANNELS * 255 + 1, np.uint8)  # by the sum of the channels
         self.reset = self._view.reset
@@ -81,7 +81,7 @@ class ScreenView:
 
         Raise MisfitError for an observation of another shape.
         """
-        field = as_image(observation, self._shape)[PLAY_FIELD]
+        field = as_image(observation, self._space)[PLAY_FIELD]
         if field.dtype != np.uint8:
             return self._shrink_numbers(field)
         channels = field.reshape(*field.shape[:2], -1)

@@ -65,7 +65,11 @@ def _find(name: str) -> Any:
 
 
 def _arrays(make: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments, of which lists are arrays where the callable's annotation says so."""
-    parameters = inspect.signature(make).parameters
-    wants = {key for key, parameter in parameters.items() if parameter.annotation is np.ndarray}
-    return {key: np.array(value) if key in wants else value for key, value in kwargs.items()}
+    """Return the arguments, of which lists are arrays where the callable's annotation has these."""
+    # An annotation may be a class, a union, or a string.
+    parameters = inspect.signature(make).parameters.items()
+    wants = {key for key, parameter in parameters if "ndarray" in str(parameter.annotation)}
+    return {
+        key: np.array(value) if key in wants and isinstance(value, list | tuple) else value
+        for key, value in kwargs.items()
+    }

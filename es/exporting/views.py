@@ -127,7 +127,8 @@ class ShrinkImage(nn.Module):
     def __init__(self, view: ImageView) -> None:
         super().__init__()
         self._view = view
-        channels_last = view.shape[1:] if view.channels_first else view.shape[:2]
+        shape = view.space.shape
+        channels_last = shape[1:] if view.channels_first else shape[:2]
         height, width = len(range(channels_last[0])[view.rows]), channels_last[1]
         is_bytes = view.to_bytes is None
         self._resize = nn.Sequential(

@@ -91,8 +91,11 @@ def test_an_observation_that_does_not_fit_is_an_error(env, wrong, words):
         View(make_bare_env(describe_env(env)))(wrong)
 
 
+SCREENS = gymnasium.spaces.Box(0, 255, (210, 160, 3), np.uint8)
+
+
 def test_a_screen_in_another_colour_is_looked_at_anew():
-    screens = ScreenView((210, 160, 3))
+    screens = ScreenView(SCREENS)
     for brightness in (0, 255, 51):
         screens(np.full((210, 160, 3), brightness, np.uint8))
         assert screens._view.image == pytest.approx(brightness / 255)
@@ -100,7 +103,7 @@ def test_a_screen_in_another_colour_is_looked_at_anew():
 
 def test_a_screen_with_many_colours_is_not_rounded_either():
     """The emulator has 128 colours; a wrapper may make more."""
-    screens = ScreenView((210, 160, 3))
+    screens = ScreenView(SCREENS)
     noise = np.random.default_rng(0).integers(0, 256, (210, 160, 3), dtype=np.uint8)
     few = noise // 64 * 64
     for screen in (noise, few):
@@ -112,4 +115,4 @@ def test_a_screen_with_many_colours_is_not_rounded_either():
 
 def test_a_screen_of_another_shape_is_an_error():
     with pytest.raises(MisfitError, match=r"should be an image of the shape \(210, 160, 3\)"):
-        ScreenView((210, 160, 3))(np.zeros((84, 84, 3), np.uint8))
+        ScreenView(SCREENS)(np.zeros((84, 84, 3), np.uint8))

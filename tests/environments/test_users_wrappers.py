@@ -58,6 +58,20 @@ def test_lists_are_arrays_where_a_wrapper_asks_for_an_array():
     assert env.step(0)[1] == 0.5 - 6
 
 
+def test_lists_are_arrays_for_the_wrappers_of_gymnasium():
+    """Whose annotations are unions, in which a number stays one."""
+    rescale, box = (
+        "gymnasium.wrappers:RescaleObservation",
+        ("min_obs=[0, 0, 0]", "max_obs=[1, 2, 3]"),
+    )
+    space = make_env(wrapped("Pendulum-v1", rescale, *box)).observation_space
+    assert isinstance(space, gymnasium.spaces.Box)
+    assert space.high.tolist() == [1, 2, 3]
+    space = make_env(wrapped("Pendulum-v1", rescale, "min_obs=0", "max_obs=2")).observation_space
+    assert isinstance(space, gymnasium.spaces.Box)
+    assert space.high.tolist() == [2, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
