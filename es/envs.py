@@ -154,7 +154,7 @@ def make_bare_env(
     given = f" --env-kwargs{given}" if given else ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mode = f" with render_mode {render_mode}" if render_mode else ""
+        mode = f" with render_mode={render_mode}" if render_mode else ""
         with blaming(f"--env-name {env['id']}{given}: cannot be made{mode}"):
             # Not every environment has the argument render_mode.
             kwargs = env["kwargs"] | ({"render_mode": render_mode} if render_mode else {})

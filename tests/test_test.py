@@ -124,7 +124,7 @@ def test_an_environment_that_has_no_pictures_is_one_line(program, monkeypatch):
     program(*game, "--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
     status, out, err = program("--test", "--restore", "run/latest.safetensors", *game)
     assert (status, out) == (2, "")
-    assert "cannot be made with render_mode rgb_array (TypeError" in err
+    assert "cannot be made with render_mode=rgb_array (TypeError" in err
     assert "give --no-render" in err
     assert err.count("\n") == 1
 
