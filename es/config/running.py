@@ -140,8 +140,8 @@ class RunSettings:
     )
     list_envs: tuple[str, ...] | None = watching(
         None,
-        "List the environments whose names contain one of these words, or of a module (MODULE:), "
-        "then end.",
+        "List the names of all environments, or those that contain one of these words or are of a "
+        "module (MODULE:) with their spaces, then end.",
         shown="off",
     )
     version: bool = watching(False, "Print the version, then end.")
