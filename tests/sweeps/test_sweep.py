@@ -153,7 +153,7 @@ def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends(search):
     status, _, err = search(*FAILING, *space(LR), "--dir", "there")
     assert status == 1
     assert err.startswith("error: the first 5 trials have all failed, the last: --env-name")
-    assert err.endswith("the last time: ValueError: unlucky\n")
+    assert err.endswith("failed (ValueError: unlucky)\n")
     assert err.count("\n") == 1
     status, _, err = search(*FAILING, *space(LR), "--dir", "there", "--trials", 6)
     assert status == 1
