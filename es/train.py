@@ -5,7 +5,7 @@ import dataclasses
 import math
 import secrets
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 
 import numpy as np
@@ -19,6 +19,7 @@ from es.host import COMMAND_LINE, AfterUpdate, Host
 from es.interrupts import Interrupts
 from es.model import unflatten
 from es.policy import describe
+from es.program import ending_children
 from es.rendering.show_frames import make_drawn
 from es.reports.advice import Advisor
 from es.reports.record import EvaluationRecord, Record, describe_evaluation, describe_population
@@ -42,11 +43,15 @@ def train(
         stack.callback(console.close)
         if config.seed is None:
             config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
-        setup, theta = describe(config, restored)
-        if config.video_every:  # learn now whether the environment can be drawn
-            make = partial(make_env, setup.environment, "rgb_array")
-            remedy = "leave --video-every out, or give None"
-            make_drawn(make, setup.environment["kwargs"], remedy).close()
+        # A program that calls a training may start processes of its own meanwhile. Without workers,
+        # the environment is made here again and may use what is left.
+        only_tried = host is COMMAND_LINE and config.workers != 0
+        with ending_children() if only_tried else nullcontext():
+            setup, theta = describe(config, restored)
+            if config.video_every:  # learn now whether the environment can be drawn
+                make = partial(make_env, setup.environment, "rgb_array")
+                remedy = "leave --video-every out, or give None"
+                make_drawn(make, setup.environment["kwargs"], remedy).close()
         run = start_run(config, restored, setup, theta, console, stack, host.open_pool)
         path = run.directory.path
         console.say(

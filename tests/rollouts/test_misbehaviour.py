@@ -10,7 +10,7 @@ from es.errors import TaskError
 from es.rollouts.pool import WorkerPool
 from es.rollouts.pool_process import PoolProcess
 from es.rollouts.worker import IDLE
-from tests.checkpoints import rows
+from tests.checkpoints import has_rows, rows
 from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Starting, recipe
 from tests.processes import all_gone, wait_until
 
@@ -166,6 +166,16 @@ def test_what_an_environment_leaves_running_is_ended_and_told(start, workers):
     assert err.count("\n") == 2
     assert out.count("after its close(), and ended: process python, thread pump") == workers
     wait_until(lambda: all_gone([int(pid) for pid in Path("pids").read_text().split()]))
+
+
+def test_a_program_that_is_killed_leaves_nothing_that_an_environment_has_started(start):
+    endless = (*RUN, "--workers", 2, "--max-gradient-updates", 10**6)
+    process = start("--env-name", "tests.awful:Leaving-v0", *endless)
+    wait_until(lambda: has_rows(Path("run"), 1))
+    pids = [int(pid) for pid in Path("pids").read_text().split()]
+    assert len(pids) == 3
+    process.kill()
+    wait_until(lambda: all_gone(pids), 30)
 
 
 @pytest.mark.parametrize("ended", ["busy", "failed", "free", "killed"])
