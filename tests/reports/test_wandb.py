@@ -82,7 +82,7 @@ def has_reported():
 def test_the_same_figures_as_in_tensorboard_and_on_it_goes_when_carried_on(program, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     picture = Image.new("RGB", (960, 600))
-    monkeypatch.setattr(CurvePainter, "_draw", lambda painter: picture.save(RUN / CURVE))
+    monkeypatch.setattr(CurvePainter, "_draw", lambda painter, _: picture.save(RUN / CURVE))
     out = program.train("--max-gradient-updates", 4, "--eval-every", 2, "--wandb")
     (line,) = [line for line in out.splitlines() if "Weights & Biases" in line]
     (first,) = RUN.glob("wandb/offline-run-*")
