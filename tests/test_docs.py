@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,9 +51,10 @@ def test_flags_exist():
 
 def test_the_algorithm_of_the_readme_climbs():
     code = (ROOT / "README.md").read_text().partition("```python\n")[2].partition("```")[0]
-    rng, theta = np.random.default_rng(0), np.full(5, 2.0)
-    names = {
-        "np": np, "rng": rng, "theta": theta, "updates": 200, "n": 20, "sigma": 0.1, "lr": 0.1,
+    theta = np.full(5, 2.0)
+    names: dict[str, Any] = {
+        "np": np, "rng": np.random.default_rng(0), "theta": theta,
+        "updates": 200, "n": 20, "sigma": 0.1, "lr": 0.1,
         "play": lambda theta: -np.sum(theta**2),
         "utilities": lambda returns: np.argsort(np.argsort(returns)) / (len(returns) - 1) - 0.5,
     }  # fmt: skip

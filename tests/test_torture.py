@@ -13,7 +13,7 @@ import psutil
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.checkpoints import read, same, same_run, timeless
+from tests.checkpoints import has_rows, read, same, same_run, timeless
 from tests.processes import ROOT
 
 pytestmark = pytest.mark.slow
@@ -52,16 +52,17 @@ def helpers(master: int) -> list[psutil.Process]:
 def test_any_process_but_the_master_may_be_killed():
     rng, kills = random.Random(0), 0
     program = start(*LONG, "--workers", 4, "--run-dir", "killed")
-    while not Path("killed/latest.safetensors").exists():
-        time.sleep(0.1)
+    updates = 0
     while program.poll() is None:
-        time.sleep(rng.uniform(0, 2))
-        if victims := helpers(program.pid):
+        time.sleep(rng.uniform(0, 0.2))
+        # The run progresses between kills, however slow the machine is.
+        if has_rows(Path("killed"), updates) and (victims := helpers(program.pid)):
+            updates += rng.randrange(60)
             with contextlib.suppress(psutil.NoSuchProcess):
                 rng.choice(victims).kill()
                 kills += 1
     assert program.returncode == 0
-    assert kills >= KILLS // 4
+    assert kills >= KILLS
     assert start(*LONG, "--workers", 2, "--run-dir", "quiet").wait() == 0
     assert same_run(read("killed/latest.safetensors"), read("quiet/latest.safetensors"))
     assert timeless(Path("killed")) == timeless(Path("quiet"))
@@ -70,21 +71,25 @@ def test_any_process_but_the_master_may_be_killed():
 def test_the_master_may_be_killed_at_any_instant():
     rng, killed, quiet = random.Random(0), Path("killed"), Path("quiet")
     latest = killed / "latest.safetensors"
+    seconds, done = 6.0, 0
     for _ in range(KILLS):
         if latest.exists():
             program = start("--restore", latest, "--silent")
         else:
             shutil.rmtree(killed, ignore_errors=True)  # or the run would take a number
             program = start(*WRITING, "--run-dir", killed)
-        time.sleep(rng.uniform(0, 6))
+        time.sleep(rng.uniform(0, seconds))
         assert program.poll() is None
         program.kill()
         program.wait()
         if latest.exists():
             with (killed / "progress.csv").open(newline="") as file:
                 rows = [int(row["update"]) for row in csv.DictReader(file) if row["sigma"]]
-            done = read(latest).counters.update
+            before, done = done, read(latest).counters.update
             assert rows[:done] == list(range(1, done + 1))
+            seconds *= 1 if done > before else 1.2  # a slow machine
+        else:
+            seconds *= 1.2
     assert start("--restore", latest, "--silent").wait() == 0
     assert start(*WRITING, "--run-dir", quiet).wait() == 0
     names = sorted(path.name for path in quiet.glob("*.safetensors"))
