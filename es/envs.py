@@ -25,8 +25,8 @@ from es.config.assignments import read_assignments, read_wrappers
 from es.environments import catalogue
 from es.environments.simulators import load
 from es.environments.spaces import as_vector, is_image, take_picture
-from es.environments.users_wrappers import wrap
-from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart
+from es.environments.users_wrappers import refuse_statistics, wrap
+from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart, SeededSpaces
 from es.errors import UsageError, blaming
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
@@ -42,6 +42,7 @@ RESERVED = {
 }
 OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
 BOX2D = "gymnasium.envs.box2d."
+SAMPLING_NOTHING = ("gymnasium.envs.", "ale_py.")  # no environment there draws from its spaces
 
 
 def describe_env(
@@ -108,6 +109,8 @@ def make_env(
     Gymnasium has them. Raise UsageError if it cannot be made.
     """
     made = make_bare_env(env, render_mode)
+    if not type(made).__module__.startswith(SAMPLING_NOTHING):
+        made = SeededSpaces(made)
     # Others may keep more in their world than a new one would have.
     if any(base.__module__.startswith(BOX2D) for base in type(made.unwrapped).__mro__):
         made = FreshWorld(made)
@@ -151,7 +154,8 @@ def make_bare_env(
     given = f" --env-kwargs{given}" if given else ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with blaming(f"--env-name {env['id']}{given}: cannot be made"):
+        mode = f" with render_mode={render_mode}" if render_mode else ""
+        with blaming(f"--env-name {env['id']}{given}: cannot be made{mode}"):
             # Not every environment has the argument render_mode.
             kwargs = env["kwargs"] | ({"render_mode": render_mode} if render_mode else {})
             # Leave out wrappers that cost time in every step: one checks the order of calls, and
@@ -161,6 +165,7 @@ def make_bare_env(
             limit = -1 if endless and _loop_counts(env, spec) else None
             made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
             _ = made.observation_space, made.action_space  # which it may have forgotten
+        refuse_statistics(made, f"--env-name {env['id']}")
         return wrap(made, env.get("wrappers", ()))
 
 

@@ -24,6 +24,7 @@ from es.interrupts import Interrupted, Interrupts
 from es.networks import clip_of
 from es.noise import FloatArray
 from es.policy import describe, evaluate, policy_module
+from es.program import how_to_install
 from es.rollouts.interface import counted
 from es.runs import directory
 from es.runs.checkpoint import Checkpoint
@@ -131,8 +132,9 @@ def _paths(out: str) -> list[Path]:
             pass
     if suffix != ".pt2" and importlib.util.find_spec("onnxscript") is None:
         raise UsageError(
-            f"--export {out}: ONNX needs onnxscript: pip install -r requirements-extra.txt, or "
-            f"export {Path(out).with_suffix('.pt2')}, which needs nothing more"
+            f"--export {out}: ONNX needs onnxscript: "
+            f"{how_to_install('export', 'requirements-extra.txt')}, or export "
+            f"{Path(out).with_suffix('.pt2')}, which needs nothing more"
         )
     return paths
 

@@ -74,7 +74,7 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
 
     Raise UsageError for settings that do not fit, before anything on the disk has changed, and
     RunError for what goes wrong later. Ctrl-C saves the run and raises KeyboardInterrupt. No
-    process or thread is left behind.
+    process or thread is left behind, except wandb's own, which end with the program.
     """
     with errors_in_keywords(), HostState() as host, ExitStack() as stack:
         _check_callback(callback)

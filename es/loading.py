@@ -7,12 +7,13 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from es.config import Config
 from es.config.keywords import errors_in_keywords, from_keywords
 from es.environments.atari import Opening
 from es.environments.handed import register_creator
-from es.environments.observations import View, split
+from es.environments.observations import View, as_given, split
 from es.envs import make_bare_env
 from es.errors import UsageError
 from es.networks.actions import make_decoder
@@ -205,6 +206,8 @@ def make_policy(config: Config, restored: Restored) -> Policy:
     normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
     with closing(make_bare_env(setup.environment)) as bare:
         space = bare.observation_space
+        if not isinstance(space, spaces.Box):
+            space = as_given(space, bare.reset(seed=0)[0])
 
     def make_player() -> Player:
         opening = Opening(bare) if setup.environment.get("fire_reset") else None

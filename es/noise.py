@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float32]
 DoubleArray = npt.NDArray[np.float64]
-Weights = Sequence[tuple[int, float]]  # of seeds and the weights of their noise
+# Seeds, each with the weight of its noise, or with that and the weight of its noise^2 - 1.
+Weights = Sequence[tuple[int, float]] | Sequence[tuple[int, float, float]]
 SumNoise = Callable[[Weights, int, float], FloatArray]  # `weighted_sum`, here or elsewhere
 
 WORTH_THREADS = 50_000  # numbers; for fewer, a thread takes longer than drawing them
@@ -33,6 +34,7 @@ class Stream(IntEnum):
     ACTIONS = 5
     VBN_BATCH = 6
     SAMPLES = 7
+    SPACES = 8
 
 
 def derive_seeds(run_seed: int, update: int, stream: Stream, count: int) -> list[int]:
@@ -80,34 +82,34 @@ def draw(seed: int, out: FloatArray, fraction: float = 1.0) -> FloatArray:
 
 
 def weighted_sum(
-    weights: Weights,
-    size: int,
-    fraction: float = 1.0,
-    *,
-    threads: int = 1,
-    squares: bool = False,
+    weights: Weights, size: int, fraction: float = 1.0, *, threads: int = 1
 ) -> FloatArray:
-    """Return the sum of weight * noise over pairs of seed and weight, (size,) float32.
+    """Return the sum of weight * noise over all seeds, (size,) float32.
 
-    The shape of the sum's tree depends on the number of weights alone, not on that of threads:
-    each leaf sums LEAF weights in order, `tree_sum` sums the leaves. So other nodes can sum
-    leaves. fraction: as for `draw`. squares: sum weight * (noise^2 - 1) instead.
+    Where seeds have two weights, return the sums of the first * noise and of the second *
+    (noise^2 - 1), (2, size); each noise is drawn once for both.
+
+    The shape of the sum's tree depends on the number of seeds alone, not on that of threads: each
+    leaf sums LEAF seeds in order, `tree_sum` sums the leaves. So other nodes can sum leaves.
+    fraction: as for `draw`.
     """
     if size < WORTH_THREADS:
         threads = 1
-    buffers = [np.empty(size, np.float32) for _ in range(threads)]
+    rows = len(weights[0]) - 1 if weights else 1
+    buffers = [np.empty((rows, size), np.float32) for _ in range(threads)]
 
     def rebuild(index: int) -> FloatArray:
-        seed, weight = weights[index]
-        noise = draw(seed, buffers[index % threads], fraction)
-        if squares:
-            np.square(noise, out=noise)
-            noise -= 1
-        noise *= np.float32(weight)
-        return noise
+        seed, *factors = weights[index]
+        terms = buffers[index % threads]
+        draw(seed, terms[0], fraction)
+        if rows == 2:
+            np.square(terms[0], out=terms[1])
+            terms[1] -= 1
+        terms *= np.array(factors, np.float32)[:, np.newaxis]
+        return terms
 
     def leaf(number: int) -> FloatArray:
-        total = np.zeros(size, np.float32)
+        total = np.zeros((rows, size), np.float32)
         end = min((number + 1) * LEAF, len(weights))
         for start in range(number * LEAF, end, threads):  # one noise for each buffer
             for noise in in_parallel(rebuild, range(start, min(start + threads, end))):
@@ -116,7 +118,8 @@ def weighted_sum(
 
     with ThreadPoolExecutor(threads) as executor:
         in_parallel = executor.map if threads > 1 else map
-        return _tree(leaf, range(max(1, math.ceil(len(weights) / LEAF))))
+        total = _tree(leaf, range(max(1, math.ceil(len(weights) / LEAF))))
+    return total if rows == 2 else total[0]
 
 
 def tree_sum(parts: Sequence[FloatArray]) -> FloatArray:

@@ -48,8 +48,9 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
     try:
         shape = env.observation_space.shape or ()
         actions = _describe_actions(config, describe_actions(env.action_space, config.env_name))
-        check_first_step(env, config.env_name)
+        repeatable = check_first_step(env, config.env_name)
         unseen = env.get_wrapper_attr("es_unseen") if env.has_wrapper_attr("es_unseen") else ()
+        drawable = "rgb_array" in (env.metadata.get("render_modes") or ())
     finally:
         complaint = close(env)
     if complaint:
@@ -76,7 +77,16 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
     module = partial(make_own_module, network, own) if own else partial(make_module, network)
     tensors = {name: torch.from_numpy(array) for name, array in own.kept.items()} if own else {}
     setup = Setup(
-        environment, network, recipe, module, vbn_batch, unseen, is_unlimited(environment), tensors
+        environment,
+        network,
+        recipe,
+        module,
+        vbn_batch,
+        unseen,
+        is_unlimited(environment),
+        tensors,
+        drawable,
+        repeatable,
     )
     return setup, theta
 

@@ -12,7 +12,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -148,8 +148,11 @@ _status: list[int] = []  # of a program that leaves
 
 
 @atexit.register  # as the first, so it is called as the last
-def _end_now() -> None:
-    """Skip what Python does after all: it frees libraries one by one, which takes a second."""
+def end_now() -> None:
+    """Skip what Python does after all: it frees libraries one by one, which takes a second.
+
+    Nothing happens in a program that calls a training.
+    """
     if _status:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError):
@@ -165,7 +168,7 @@ def _end_soon(status: int) -> None:
 
 
 def _tell_ended(what: Sequence[str]) -> None:
-    print(f"warning: still running in the end, and ended: {', '.join({*what})}", file=sys.stderr)
+    print(f"warning: still running after close(), and ended: {', '.join({*what})}", file=sys.stderr)
 
 
 def lasting_threads() -> list[str]:
@@ -175,10 +178,25 @@ def lasting_threads() -> list[str]:
     return [f"thread {each.name}" for each in others]
 
 
-def end_children() -> list[str]:
+@contextlib.contextmanager
+def ending_children() -> Iterator[None]:
+    """End the processes that are started in this context and still run after it; warn of them.
+
+    They would live on if this process was killed.
+    """
+    import psutil
+
+    before = {child.pid for child in psutil.Process().children()}
+    yield
+    if left := end_children(before):
+        _tell_ended(left)
+
+
+def end_children(but: Collection[int] = ()) -> list[str]:
     """Kill what this process has started and left; return it in words.
 
-    All but the helpers of multiprocessing, which end by themselves, and sessions of their own.
+    All but these process ids, the helpers of multiprocessing, which end by themselves, and sessions
+    of their own.
     """
     try:
         os.waitpid(-1, os.WNOHANG)
@@ -190,7 +208,7 @@ def end_children() -> list[str]:
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
             is_helper = any("from multiprocessing." in word for word in child.cmdline())
-            if not is_helper and os.getsid(child.pid) == os.getsid(0):
+            if child.pid not in but and not is_helper and os.getsid(child.pid) == os.getsid(0):
                 name = child.name()
                 for each in (child, *child.children(recursive=True)):
                     each.kill()
@@ -198,9 +216,22 @@ def end_children() -> list[str]:
     return ended
 
 
+def how_to_install(extra: str, requirements: str) -> str:
+    """Return the command that installs an optional part of this program.
+
+    extra: its name in pyproject.toml. requirements: the file in a checkout that has it.
+    """
+    if IN_CHECKOUT:
+        return f"pip install -r {requirements}"
+    return f'pip install "evolution-strategies[{extra}]"'
+
+
 def not_installed(error: ModuleNotFoundError) -> str:
     """Return what to tell a user whose Python lacks a library."""
-    return (
-        f"error: {error.name} is not installed for {sys.executable}: activate the virtual "
-        "environment (source .venv/bin/activate), or pip install -r requirements.txt"
-    )
+    remedy = "pip install evolution-strategies"
+    if IN_CHECKOUT:
+        remedy = (
+            "activate the virtual environment (source .venv/bin/activate), or pip install -r "
+            "requirements.txt"
+        )
+    return f"error: {error.name} is not installed for {sys.executable}: {remedy}"

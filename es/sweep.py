@@ -7,6 +7,7 @@ import dataclasses
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from es.errors import UsageError
 from es.interrupts import Interrupted, Interrupts
-from es.program import command, execute, modules_for_workers, search_last
+from es.program import command, execute, how_to_install, modules_for_workers, search_last
 from es.rollouts.processes import CORES, PRELOAD, cores, limit_threads, start_forkserver, variables
 from es.sweeps.flags import read_base, read_flags
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # trials import this file: nothing heavy may come with it
 SHIPPED = Path(__file__).resolve().parent / "sweeps" / "sweep.toml"
 # What the fork server imports, once for all trials, besides what plays.
 FOR_TRIALS = ("es.sweep", "es.train", "es.sweeps.trial", "tyro")
+FREE_SECONDS = 10.0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -62,7 +64,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         except Interrupted as interrupted:
             console.close(
                 f"Interrupted: {len(study.done_trials(found))} of {sweep.total} trials are done. "
-                f"Go on with the same command: {command('sweep', *argv)}"
+                f"Go on with the same command:\n  {command('sweep', *argv)}"
             )
             return interrupted.status
         console.close(report.conclude(found, sweep, console))
@@ -73,7 +75,8 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
     """Train as main.py does, with the settings of a trial, in its process; return its value.
 
     That is the mean return of its last policy in the episodes of its own evaluation, which --test
-    plays, too. Raises RunError if the training fails, and SystemExit if it is interrupted.
+    plays, too. A trial that has a checkpoint continues from there. Raises RunError if the training
+    fails, and SystemExit if it is interrupted.
     """
     from es import main as trainer
     from es.policy import describe, evaluate
@@ -83,10 +86,14 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
     from es.sweeps.trial import TRIAL_SETTINGS
 
     settings = ["--config", str(directory / TRIAL_SETTINGS), "--run-dir", str(directory)]
+    latest = directory / LATEST
+    if latest.exists():
+        settings += ["--restore", str(latest)]
+        _wait_until_free(directory)
     status = trainer.run(settings, interrupts)
     if status > 128:  # 1 if it has only missed its target
         sys.exit(status)
-    checkpoint = load(str(directory / LATEST))
+    checkpoint = load(str(latest))
     assert isinstance(checkpoint, Checkpoint)
     config = settings_of(checkpoint)
     setup, theta = describe(config, checkpoint)
@@ -94,12 +101,25 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
     return {"value": mean, "std": std, "frames": checkpoint.counters.frames}
 
 
+def _wait_until_free(directory: Path) -> None:
+    """Wait for the process of a killed sweep that still plays this trial: it ends by itself."""
+    from es.runs.directory import InUseError, open_existing
+
+    deadline = time.monotonic() + FREE_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(InUseError):
+            open_existing(directory).close()
+            return
+        time.sleep(0.1)
+
+
 def prepare(argv: Sequence[str]) -> Sweep:
     """Return what a command line asks for; nothing on disk is changed. Raise UsageError."""
     flags, rest = read_flags(argv)
     base, given = read_base(rest)
     if importlib.util.find_spec("optuna") is None:
-        raise UsageError("sweep.py needs Optuna: pip install -r requirements-extra.txt")
+        remedy = how_to_install("tune", "requirements-extra.txt")
+        raise UsageError(f"sweep.py needs Optuna: {remedy}")
     limit_threads()
     search_last(base.imported)
     processes = _processes(base)
@@ -116,7 +136,8 @@ def prepare(argv: Sequence[str]) -> Sweep:
 
     source = f"--space {flags.space}" if flags.space else SHIPPED.name
     space = read_space(flags.space or str(SHIPPED), source)
-    if describe(base, None)[0].network["kind"] == "mlp":
+    setup, _ = describe(base, None)
+    if setup.network["kind"] == "mlp":
         base = dataclasses.replace(base, small_net=True)
     describes = partial(describe, restored=None)
     space = fit_space(space, base, given, describes, source, shipped=not flags.space)
@@ -129,7 +150,9 @@ def prepare(argv: Sequence[str]) -> Sweep:
             file=sys.stderr,
         )
     directory = Path(flags.dir) if flags.dir else default_path("sweeps", base.env_name)
-    return Sweep(base, space, directory, flags.trials, jobs, flags.sampler_seed)
+    return Sweep(
+        base, space, directory, flags.trials, jobs, flags.sampler_seed, drawable=setup.drawable
+    )
 
 
 def _processes(config: Config) -> int:

@@ -24,7 +24,7 @@ from es.rendering.show_frames import ShowFrames, frames_per_second, make_drawn
 from es.rendering.video import Video
 from es.rendering.window import Window, WindowClosed
 from es.rollouts.interface import counted
-from es.rollouts.rollout import Actor, Episode, close, evaluation_seed, rollout
+from es.rollouts.rollout import Actor, Episode, close, evaluation_seeds, rollout
 from es.runs.checkpoint import Checkpoint
 from es.runs.restored import Restored, restored_normalizer
 from es.runs.versions import notice
@@ -86,10 +86,10 @@ def _test(config: Config, restored: Restored, interrupts: Interrupts, several: b
     try:
         playing = Playing(RichConsole(quiet=quiet), video, _count(config) or 0, cap)
         with _closing(env, config.env_name), playing:
-            for index in itertools.islice(itertools.count(), _count(config)):
+            seeds = itertools.islice(_seeds(config, update), _count(config))
+            for index, seed in enumerate(seeds):
                 playing.begin(index)
                 with interrupts.allowed():
-                    seed = _seed(config, update, index)
                     episodes.append(_play(env, actor, seed, cap, config.env_name))
                 episode_return, steps = episodes[-1]
                 say(f"Episode {index + 1}: reward {episode_return:.2f}, {steps} steps")
@@ -126,9 +126,9 @@ def _closing(env: gymnasium.Env, name: str) -> Iterator[None]:
             print(f"warning: --env-name {name}: {complaint}", file=sys.stderr, flush=True)
 
 
-def _seed(config: Config, update: int | None, index: int) -> int:
-    """Return an episode's seed: its score is that of the run's own evaluation of the policy."""
-    return evaluation_seed(config.seed or 0, update or 0, index)
+def _seeds(config: Config, update: int | None) -> Iterator[int]:
+    """Yield the episodes' seeds: their scores are those of the run's own evaluation."""
+    return evaluation_seeds(config.seed or 0, update or 0)
 
 
 def _play(env: gymnasium.Env, actor: Actor, seed: int, cap: int, name: str) -> Episode:
@@ -211,7 +211,7 @@ def _as_json(
             **{name: _finite(figure) for name, figure in figures.items()},
             "returns": [_finite(episode.episode_return) for episode in episodes],
             "lengths": [episode.steps for episode in episodes],
-            "seeds": [_seed(config, update, index) for index in range(len(episodes))],
+            "seeds": [*itertools.islice(_seeds(config, update), len(episodes))],
         }
     )
 

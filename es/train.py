@@ -5,7 +5,7 @@ import dataclasses
 import math
 import secrets
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 
 import numpy as np
@@ -19,6 +19,7 @@ from es.host import COMMAND_LINE, AfterUpdate, Host
 from es.interrupts import Interrupts
 from es.model import unflatten
 from es.policy import describe
+from es.program import ending_children
 from es.rendering.show_frames import make_drawn
 from es.reports.advice import Advisor
 from es.reports.record import EvaluationRecord, Record, describe_evaluation, describe_population
@@ -42,11 +43,15 @@ def train(
         stack.callback(console.close)
         if config.seed is None:
             config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
-        setup, theta = describe(config, restored)
-        if config.video_every:  # learn now whether the environment can be drawn
-            make = partial(make_env, setup.environment, "rgb_array")
-            remedy = "leave --video-every out, or give None"
-            make_drawn(make, setup.environment["kwargs"], remedy).close()
+        # A program that calls a training may start processes of its own meanwhile. Without workers,
+        # the environment is made here again and may use what is left.
+        only_tried = host is COMMAND_LINE and config.workers != 0
+        with ending_children() if only_tried else nullcontext():
+            setup, theta = describe(config, restored)
+            if config.video_every:  # learn now whether the environment can be drawn
+                make = partial(make_env, setup.environment, "rgb_array")
+                remedy = "leave --video-every out, or give None"
+                make_drawn(make, setup.environment["kwargs"], remedy).close()
         run = start_run(config, restored, setup, theta, console, stack, host.open_pool)
         path = run.directory.path
         console.say(
@@ -59,7 +64,7 @@ def train(
         status, last_line = finish.conclude(
             run.config, trainer.counters, trainer.solved, path, interrupted, unwritten
         )
-        finish.say_last(run.config, path, console, status, last_line)
+        finish.say_last(run.config, path, console, status, last_line, drawable=run.setup.drawable)
         return finish.Outcome(status, path, trainer.solved is not None, trainer.saved)
 
 
@@ -67,7 +72,7 @@ class Trainer:
     """A run in progress. An update changes the strategy, the normalizer and the counters."""
 
     def __init__(self, run: Run, interrupts: Interrupts, after_update: AfterUpdate) -> None:
-        self.after_update = after_update
+        self.after_update, self.interrupts = after_update, interrupts
         self.config, self.setup, self.monitor = run.config, run.setup, run.monitor
         self.strategy, self.normalizer, self.counters = run.strategy, run.normalizer, run.counters
         self.evaluator = Evaluator(run, interrupts)
@@ -80,31 +85,28 @@ class Trainer:
     def run(self) -> None:
         """Update until an ending condition is met."""
         self.monitor.commit({rundir.LATEST: self.saved})
-        while not self.solved:
+        while True:
             if finish.evaluation_due(self.config, self.counters):
                 self.evaluate_for_best()
-            if finish.ending(self.config, self.counters):
+            if finish.target_due(self.config, self.counters):
+                self.evaluate_for_target()
+            if self.solved or finish.ending(self.config, self.counters):
                 return
             if self.after_update(self.update(), self) is False:
                 return
 
     def update(self) -> Record:
-        """Make one update (Salimans et al. 2017, algorithm 2); return its figures.
-
-        Where the policy reaches the target, take no step: the run ends with these parameters.
-        """
+        """Make one update (Salimans et al. 2017, algorithm 2); return its figures."""
         strategy, cap = self.strategy, self.counters.max_episode_length
-        lr, sigma, norm = strategy.scheduled_lr(), strategy.sigma, 0.0
+        lr, sigma = strategy.scheduled_lr(), strategy.sigma
         results, population = self.evaluator.play_perturbations(cap)
-        recent = [*self.counters.recent, population.unperturbed][-RECENT:]
-        self.solved = self.evaluator.reach_target(recent, strategy.update)
-        evaluation = self._evaluation()
-        if not self.solved:
+        # A large population's noise takes long to sum. The state in `saved` is a copy.
+        with self.interrupts.allowed():
             norm = strategy.tell(population.fitness)
-            if self.normalizer:
-                self.normalizer.merge(results)
-        self._count(population, recent)
-        if not (self.solved or finish.pausing(self.config, self.counters)):
+        if self.normalizer:
+            self.normalizer.merge(results)
+        self._count(population)
+        if not finish.pausing(self.config, self.counters):
             self.evaluator.prepare(self.counters.max_episode_length)
         files = self._save(population.unperturbed)
         record = Record(
@@ -115,9 +117,8 @@ class Trainer:
             grad_norm=norm,
             steps_per_second=self.evaluator.speed(),
         )
-        film = self.saved if not self.solved and self._due(self.config.video_every) else None
-        played = record, population.returns
-        self.monitor.commit(files, played=played, evaluation=evaluation, film=film)
+        film = self.saved if self._due(self.config.video_every) else None
+        self.monitor.commit(files, played=(record, population.returns), film=film)
         self.monitor.console.report(
             record,
             n=len(population.returns),
@@ -141,6 +142,22 @@ class Trainer:
         names = (rundir.BEST, rundir.LATEST) if is_best else (rundir.LATEST,)
         self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
 
+    def evaluate_for_target(self) -> None:
+        """Evaluate the policy for --target-return, and save the state again with the outcome."""
+        counters = self.counters
+        self.solved = self.evaluator.reach_target(counters.update)
+        evaluation = self._evaluation()
+        if not self.solved:
+            self.counters = counters._replace(
+                missed_update=counters.update, missed_return=counters.recent_mean
+            )
+        elif self.config.eval_every is not None:
+            self._is_best(self.solved["mean"])
+        self.counters = self.counters._replace(wall_seconds=time.monotonic() - self._start)
+        self.saved = self.saved._replace(counters=self.counters, solved=self.solved)
+        names = (rundir.BEST, rundir.LATEST) if self.solved else (rundir.LATEST,)
+        self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
+
     def _evaluation(self) -> EvaluationRecord | None:
         """Return the evaluation of the current parameters, if there was one."""
         last = self.evaluator.last
@@ -148,8 +165,9 @@ class Trainer:
             return None
         return describe_evaluation(self.counters, last.returns)
 
-    def _count(self, population: Population, recent: list[float]) -> None:
+    def _count(self, population: Population) -> None:
         counters, lengths = self.counters, population.lengths
+        recent = [*counters.recent, population.unperturbed][-RECENT:]
         episodes, frames = counters.episodes + len(lengths), counters.frames + sum(lengths)
         cap, most = counters.max_episode_length, self.config.max_episode_length
         if self.config.variable_ep_len:
@@ -175,13 +193,6 @@ class Trainer:
         files: dict[str, Checkpoint] = {}
         if self.config.eval_every is None and self._is_best(score):
             files[rundir.BEST] = self.saved
-        if self.solved:
-            # The state is the one before this update. If the run goes on, it plays this population
-            # again and takes the step.
-            best = score if self.config.eval_every is None else self.solved["mean"]
-            counters = self.saved.counters._replace(best_score=best)
-            self.saved = self.saved._replace(solved=self.solved, counters=counters)
-            return dict.fromkeys((rundir.BEST, rundir.LATEST), self.saved)
         self.saved = files[rundir.LATEST] = self._checkpoint()
         if self._due(self.config.save_every):
             files[f"update-{self.counters.update}.safetensors"] = self.saved

@@ -42,7 +42,8 @@ class Awful(gymnasium.Env):
     """Ends after 5 steps.
 
     Something goes wrong in `place`: made, reset, step, seen (the observation), paid (the reward),
-    or close. first: the first time that it does; 2 is after the program's own try.
+    or close. first: the first time that it does; in steps and what they give, 2 is after the
+    program's own try, and 7 is so for close.
     """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -100,9 +101,22 @@ class Dying(Counting):
         return super().reward(action, over)
 
 
+class Refusing(Counting):
+    """Cannot be made three times; after that, it is made once there is a file `go`."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        for number in range(3):
+            with suppress(FileExistsError):
+                Path(folder, str(number)).touch(exist_ok=False)
+                raise ValueError("no licence")
+        while not Path(folder, "go").exists():
+            time.sleep(0.01)
+
+
 def start_lasting() -> subprocess.Popen[bytes]:
     """A process that does nothing for long."""
-    words = [sys.executable, "-c", "import time; time.sleep(60)"]
+    words = [sys.executable, "-c", "import time; time.sleep(600)"]
     return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -120,6 +134,16 @@ class Starting(Counting):
         if self.seed == 13:
             raise ValueError("unlucky")
         return super().reward(action, over)
+
+
+# A module that starts a process and then lingers.
+LINGERING = """
+import subprocess, sys, time
+process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open("pid", "w").write(str(process.pid))
+open("begun", "w")
+time.sleep(3600)
+"""
 
 
 class Summing:

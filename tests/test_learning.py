@@ -152,6 +152,18 @@ def test_a_callback_sees_each_update_with_its_policy_and_may_end_the_run():
     assert (again.path, again.policy.update, again.solved) == (run.path, 4, False)
 
 
+def test_the_callback_and_the_history_end_with_the_policy_that_reaches_the_target():
+    seen = []
+
+    def follow(row, policy):
+        seen.append((row.update, policy.update, policy(OBSERVATION)))
+
+    run = learn(**HERE, callback=follow, target_return=9, eval_episodes=3, max_gradient_updates=9)
+    assert run.solved
+    assert [update for update, *_ in seen] == [1, 2, 3] == [*run.history["update"]]
+    assert seen[-1] == (3, run.policy.update, run.policy(OBSERVATION))
+
+
 def test_what_the_callback_raises_ends_the_run_with_its_files():
     def fail(row, policy):
         raise LookupError("mine")
@@ -181,6 +193,27 @@ def test_ctrl_c_saves_the_run_and_is_raised(ctrl_c_raises):
     assert read("run/latest.safetensors").counters.update == 1
     assert psutil.Process().children() == before
     assert learn(restore="run", workers=0, max_gradient_updates=2).history["update"].size == 2
+
+
+def test_the_process_of_the_workers_may_be_killed():
+    killed: list[int] = []
+    before = psutil.Process().children()  # of other tests
+
+    def kill(row, policy):
+        if row.update == 2:
+            (process,) = [
+                child
+                for child in psutil.Process().children()
+                if "es.rollouts.pool_server" in " ".join(child.cmdline())
+            ]
+            process.kill()
+            killed.append(process.pid)
+
+    learn(**QUICK, workers=1, callback=kill, max_gradient_updates=4, run_dir="killed")
+    assert killed
+    assert psutil.Process().children() == before
+    learn(**HERE, max_gradient_updates=4, run_dir="quiet")
+    assert same_run(read("killed/latest.safetensors"), read("quiet/latest.safetensors"))
 
 
 def test_what_an_environment_raises_in_a_worker_is_raised():

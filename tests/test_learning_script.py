@@ -60,7 +60,7 @@ def test_a_script_elsewhere_trains_on_what_it_defines_itself(tmp_path):
     assert done.stdout.count("The script runs.") == 1
     for mean in ("7.00", "14.00"):
         assert done.stdout.count(f"\nSolved: mean {mean}") == 1
-    assert "\nWatch it: python -m es --test " in done.stdout
+    assert "\n  python -m es --test --no-render --restore " in done.stdout
     for name, path in (("mine/Walk-v3", "mine/Walk-v3"), ("Walk-v0", "Walk-v0")):
         assert f"\nTrue checkpoints/{path} {name} []\n" in done.stdout
     # Others play it once its parts lie in a module.

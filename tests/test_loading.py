@@ -159,6 +159,33 @@ def test_loading_leaves_the_libraries_of_the_program_as_they_were(trained):
     assert (done.stdout, done.stderr) == ("2 30\n", "")
 
 
+class Arrays(gymnasium.Env):
+    """Gives its numbers as arrays of one, in a Dict or alone, and takes no batch of actions."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, *, inside=False, **_):
+        number = gymnasium.spaces.Discrete(5)
+        self.inside = inside
+        self.observation_space = gymnasium.spaces.Dict(a=number) if inside else number
+
+    def reset(self, *, seed=None, options=None):
+        return ({"a": np.array([3])} if self.inside else np.array([3])), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return self.reset()[0], 1.0, False, False, {}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_numbers_in_arrays_of_one_are_taken_as_in_training(trained, inside):
+    gymnasium.register("Arrays-v0", Arrays, max_episode_steps=4)
+    policy = load_policy(trained("Arrays-v0", *MLP, "--env-kwargs", f"inside={inside}"))
+    env = policy.make_env()
+    assert play(policy, env, 1, 4) == (4, 4)
+    del gymnasium.registry["Arrays-v0"]
+
+
 def test_files_that_cannot_be_played_are_errors(trained):
     trained("tests.strange:Digits-v0", "--small-net")
     for path, words in (

@@ -43,6 +43,22 @@ def test_a_weighted_sum_runs_in_order_with_any_number_of_threads(size):
     assert not weighted_sum([], size, threads=2).any()
 
 
+@pytest.mark.parametrize("size", [50, WORTH_THREADS])
+def test_a_second_weight_sums_the_squares_less_1_too(size):
+    seeds = range(LEAF + 5)
+    weights = [(seed, math.sin(seed), math.cos(seed)) for seed in seeds]
+    first = weighted_sum([(seed, math.sin(seed)) for seed in seeds], size)
+    leaves = np.zeros((2, size), np.float32)
+    for seed in seeds:
+        squares = draw(seed, np.empty(size, np.float32)) ** 2 - 1
+        leaves[seed // LEAF] += squares * np.float32(math.cos(seed))
+    for threads in (1, 3):
+        found = weighted_sum(weights, size, threads=threads)
+        assert np.array_equal(found, np.stack([first, leaves[0] + leaves[1]]))
+    parts = [weighted_sum(weights[:LEAF], size), weighted_sum(weights[LEAF:], size)]
+    assert np.array_equal(tree_sum(parts), found)
+
+
 def in_a_tree(weights, size):
     """Level by level: LEAF weights in their order, then FAN of the sums below, up to the one."""
     level = []

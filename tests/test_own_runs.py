@@ -8,7 +8,7 @@ import torch
 
 from es import load_policy
 from es.config import Config
-from es.rollouts.rollout import evaluation_seed
+from es.rollouts.rollout import evaluation_seeds
 from es.runs.finish import continue_command
 from es.runs.restored import scored_alike
 from tests.checkpoints import read, same_run
@@ -70,7 +70,7 @@ def test_it_is_tested_and_loaded_as_it_was_trained(train, program, run):
     policy = load_policy(path, net=own_net[1], env_name=name if own_env else None)
     env = gymnasium.make(policy.env_id, disable_env_checker=True, **policy.env_kwargs)
     total, steps, over = 0.0, 0, False
-    seed = evaluation_seed(7, policy.update, 0)
+    seed = next(evaluation_seeds(7, policy.update))
     observation, _ = env.reset(seed=seed)
     policy.reset(seed)
     skip, cap = policy.settings.get("frame_skip", 1), policy.settings["max_episode_length"]

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shlex
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from es import __version__
 from es.envs import describe_env, make_env
 from es.rendering.show_frames import frames_per_second
-from es.rollouts.rollout import evaluation_seed
+from es.rollouts.rollout import evaluation_seeds
 from tests.checkpoints import read
 
 
@@ -93,9 +95,18 @@ def test_a_run_tells_how_it_can_be_watched_here(program, monkeypatch, display, f
     for variable in ("WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("DISPLAY", display)
-    (line,) = program.train("--max-gradient-updates", 1).splitlines()[-2:-1]
-    assert line.startswith("Watch it: ")
-    assert line.endswith(f" {flags} checkpoints/CartPole-v1/latest.safetensors")
+    *_, line, command, _ = program.train("--max-gradient-updates", 1).splitlines()
+    assert line == "Watch it:"
+    assert command.endswith(f" {flags} checkpoints/CartPole-v1/latest.safetensors")
+
+
+def test_a_run_in_an_environment_without_pictures_tells_how_it_is_played_unseen(program):
+    few = ("--n", 2, "--workers", 0, "--max-gradient-updates", 1)
+    _, out, _ = program("--env-name", "tests.strange:Digits-v0", *few)
+    *_, line, command, _ = out.splitlines()
+    assert line == "Play it (its environment has no render mode rgb_array):"
+    words = shlex.split(command)
+    assert program(*words[words.index("--test") :])[::2] == (0, "")
 
 
 def test_without_a_display_the_remedy_is_named(program, run, monkeypatch):
@@ -113,7 +124,8 @@ def test_an_environment_that_has_no_pictures_is_one_line(program, monkeypatch):
     program(*game, "--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
     status, out, err = program("--test", "--restore", "run/latest.safetensors", *game)
     assert (status, out) == (2, "")
-    assert "--no-render" in err
+    assert "cannot be made with render_mode=rgb_array (TypeError" in err
+    assert "give --no-render" in err
     assert err.count("\n") == 1
 
 
@@ -168,7 +180,7 @@ def test_json_is_one_line_of_what_is_printed_else(program, run):
         "checkpoint": run, "env_name": "CartPole-v1", "update": 3, "seed": 1,
         "stochastic_start": 0, "episodes": 3, "mean": np.mean(returns), "std": np.std(returns),
         "min": min(returns), "max": max(returns), "returns": returns, "lengths": returns,
-        "seeds": [evaluation_seed(1, 3, index) for index in range(3)],
+        "seeds": [*islice(evaluation_seeds(1, 3), 3)],
     }  # fmt: skip
 
 

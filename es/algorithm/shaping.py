@@ -24,7 +24,8 @@ def nes_utilities(returns: npt.ArrayLike) -> Utilities:
     """Return max(0, log2(n/2 + 1) - log2(rank)), scaled to sum to 1, + 1/n.
 
     Natural Evolution Strategies (Wierstra et al. 2014, section 3.1) subtract 1/n; pytorch-es adds
-    it. Between the members of a mirrored pair the constant cancels.
+    it. Between the members of a mirrored pair the constant cancels. The gradient divides by n, as
+    in pytorch-es and unlike NES, so that the step shrinks as n grows.
     """
     n = np.size(returns)
     raw = np.maximum(0.0, np.log2(n / 2 + 1) - np.log2(ranks(returns)))

@@ -96,7 +96,7 @@ class Strategy:
         if the parameters or the optimiser's moments are no longer finite.
         """
         with np.errstate(all="ignore"):  # overflows are noticed below
-            gradient, lr = self.gradient(returns), self.scheduled_lr()
+            (gradient, change), lr = self._estimate(returns), self.scheduled_lr()
             norm = length(gradient)
         if not (math.isfinite(norm) and lr <= MAX_LR):
             raise RunError(f"no step is possible: gradient norm {norm:g}, learning rate {lr:g}")
@@ -107,8 +107,8 @@ class Strategy:
                     "parameters or optimiser are no longer finite: --lr, or the scale of the "
                     "rewards without ranks, is too high"
                 )
-            if self.sigma_lr is not None:
-                self._adapt_sigma(np.asarray(returns, np.float64), self.sigma_lr)
+            if change is not None:
+                self._change_sigma(change)
         self.lr = _decayed(self.lr, self.lr_decay, LEAST)
         self.sigma = _decayed(self.sigma, self.sigma_decay, self.sigma_min or LEAST)
         self.update += 1
@@ -118,36 +118,49 @@ class Strategy:
         """Return 1 / (n * sigma * f) * sum of utility * sign * noise, (P,) float32.
 
         n: the number of perturbations used. f: param_fraction, because E[eps eps^T] = f I. The
-        noise is rebuilt from the seeds and summed in a fixed order; seeds of weight 0 are skipped.
-        With a sigma for each parameter, this times the spread is PGPE's direction (Sehnke et al.
-        2010, section 3.2: the sum of utility times sigma_i times noise), over the mean square of
-        all sigmas.
+        noise is rebuilt from the seeds and summed in a fixed order; seeds of weight 0 are skipped,
+        unless sigma adapts. With a sigma for each parameter, this times the spread is PGPE's
+        direction (Sehnke et al. 2010, section 3.2: the sum of utility times sigma_i times noise),
+        over the mean square of all sigmas.
         """
-        values = np.asarray(returns, dtype=np.float64)
+        return self._estimate(returns)[0]
+
+    def _estimate(self, returns: npt.ArrayLike) -> tuple[FloatArray, FloatArray | None]:
+        """Return the gradient, and the relative change of each parameter's sigma if these adapt.
+
+        That change is sigma_lr times the mean over pairs of (u - mean u) * (noise_i^2 - 1), u being
+        the mean utility of a pair, and MOST_CHANGE at most (Sehnke et al. 2010, section 3.3).
+        """
+        values, change = np.asarray(returns, dtype=np.float64), None
         (weights, count), seeds = self._weights(values), self._seeds(values.size)
-        weighted_seeds = [pair for pair in zip(seeds, weights, strict=True) if pair[1] != 0]
-        gradient = self.sum_noise(weighted_seeds, self.theta.size, self.param_fraction)
+        if self.sigma_lr is None or not weights.any():
+            pairs = [pair for pair in zip(seeds, weights, strict=True) if pair[1] != 0]
+            gradient = self.sum_noise(pairs, self.theta.size, self.param_fraction)
+        else:
+            advantages = self._advantages(values) / len(seeds)
+            triples = list(zip(seeds, weights.tolist(), advantages.tolist(), strict=True))
+            gradient, squares = self.sum_noise(triples, self.theta.size, self.param_fraction)
+            change = (self.sigma_lr * squares).clip(-MOST_CHANGE, MOST_CHANGE)
         gradient *= np.float32(1 / (count * self.sigma * self.param_fraction))
         if self.spread is not None:
             gradient *= self.spread
-        return gradient
+        return gradient, change
 
-    def _adapt_sigma(self, returns: Utilities, lr: float) -> None:
-        """Change each parameter's sigma, by MOST_CHANGE at most (Sehnke et al. 2010, section 3.3).
+    def _advantages(self, returns: Utilities) -> Utilities:
+        """Return each pair's mean utility minus that of all; the returns are not all equal.
 
-        The gradient is the mean over pairs of (u - mean u) * sigma_i * (noise_i^2 - 1), u being the
-        mean utility of a pair. The utilities are scaled to the standard deviation of the centered
-        ranks of the same returns, so that the rate means the same under every shaping.
+        The utilities are scaled to the standard deviation of the centered ranks of the same
+        returns, so that sigma_lr means the same under every shaping.
         """
+        utilities = SHAPINGS[self.shaping](returns)
+        utilities *= centered_ranks(returns).std() / utilities.std()
+        means = utilities.reshape(-1, 2).mean(axis=1)
+        return means - means.mean()
+
+    def _change_sigma(self, change: FloatArray) -> None:
+        """Change each parameter's sigma by this share of it."""
         assert self.spread is not None
-        with np.errstate(over="ignore"):  # of the squares of huge raw returns, which change nothing
-            utilities = SHAPINGS[self.shaping](returns)
-            utilities *= centered_ranks(returns).std() / utilities.std()
-            advantages = utilities.reshape(-1, 2).mean(axis=1)
-            weights = (advantages - advantages.mean()) / advantages.size
-        weighted_seeds = list(zip(self._seeds(returns.size), weights.tolist(), strict=True))
-        change = lr * weighted_sum(weighted_seeds, self.theta.size, squares=True)
-        self.spread *= 1 + change.clip(-MOST_CHANGE, MOST_CHANGE)
+        self.spread *= 1 + change
         scale = length(self.spread) / math.sqrt(self.theta.size)
         self.spread /= np.float32(scale)
         self.sigma = min(max(self.sigma * scale, LEAST), 1 / LEAST)

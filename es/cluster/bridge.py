@@ -65,7 +65,8 @@ def _answer(link: connection.Connection, dispatcher: Dispatcher) -> None:
     while True:
         request: Play | Sum = link.recv()
         if isinstance(request, Sum):
-            link.send(Summed(dispatcher.sum_noise(*request)))
+            # Nothing but the closing of the link can be received before the answer is sent.
+            link.send(Summed(dispatcher.sum_noise(*request, abandoned=link.poll)))
             continue
         for results in dispatcher.play(request.snapshot, unpack_tasks(request.tasks)):
             link.send(Played(results, dispatcher.status))

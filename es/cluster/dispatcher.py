@@ -5,6 +5,7 @@ lost node are played on others, which changes no result: an episode depends on i
 """
 
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -90,8 +91,13 @@ class Dispatcher:
                 waiting.extendleft(reversed(member.tasks.values()))
             yield results
 
-    def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
-        """Return `noise.weighted_sum`, to the bit, summed by the nodes."""
+    def sum_noise(
+        self, weights: Weights, size: int, fraction: float, abandoned: Callable[[], bool]
+    ) -> FloatArray:
+        """Return `noise.weighted_sum`, to the bit, summed by the nodes.
+
+        Raise EOFError if nobody waits for it any more, which `abandoned` tells.
+        """
         here = partial(weighted_sum, size=size, fraction=fraction, threads=cores())
         free = [member.agent for member in self._nodes.ready if member.call is None]
         if not free:
@@ -108,7 +114,13 @@ class Dispatcher:
                 for start in range(0, len(sums), FAN)
             ]
             span *= FAN
-        ray.wait(sums, num_returns=len(sums), timeout=sum_seconds(weights, size))
+        deadline = time.monotonic() + sum_seconds(weights, size)
+        while (
+            ray.wait(sums, num_returns=len(sums), timeout=PATIENCE_SECONDS)[1]
+            and time.monotonic() < deadline
+        ):
+            if abandoned():
+                raise EOFError
         parts: list[FloatArray] = []
         for number, one in enumerate(sums):
             try:

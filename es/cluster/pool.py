@@ -22,7 +22,7 @@ from es.cluster.connection import LOCAL
 from es.cluster.packing import pack_tasks, unpack_results
 from es.errors import ClusterError, UsageError
 from es.noise import FloatArray, Weights, weighted_sum
-from es.program import PROJECT
+from es.program import PROJECT, how_to_install
 from es.rollouts.interface import Progress, counted
 from es.rollouts.processes import cores, for_helpers
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task
@@ -58,7 +58,8 @@ class RayPool:
     ) -> None:
         if importlib.util.find_spec("ray") is None:
             raise UsageError(
-                f"--ray {address}: Ray is not installed; pip install -r requirements-ray.txt"
+                f"--ray {address}: Ray is not installed; "
+                f"{how_to_install('ray', 'requirements-ray.txt')}"
             )
         cpus = workers if isinstance(workers, int) else cores()
         order = messages.Order(pickle.dumps(recipe), workers, patience, preload, settings)

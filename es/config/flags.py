@@ -8,6 +8,7 @@ import typing
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+from es.config import FIELDS, TYPES, flag
 from es.config.elsewhere import OURS
 from es.errors import UsageError
 from es.program import usage_name
@@ -21,6 +22,7 @@ COLOUR = re.compile(r"\x1b\[[\d;]*m")
 RULE = re.compile(r"^ +[─-]{9,} *\n", re.MULTILINE)  # between the sections of tyro's box
 FLAG = re.compile(r"^ {6}(--.*?) *$", re.MULTILINE)  # a flag that tyro suggests or explains
 MOST_SUGGESTED = 3
+MISSING = re.compile(r"Missing value for argument '(--[\w-]+)'")
 PLAIN = (  # words for what tyro and Python say
     (r"no type matching \S+ could be instantiated from \[(.*)\]", r"\1 does not fit"),
     (r"Could not find valid parse for arguments: \[(.*)\]", r"\1 does not fit"),
@@ -102,9 +104,28 @@ def _one_line(box: str) -> str:
     if text.startswith("Unrecognized"):
         words = [word.replace("_", "-") for word in re.findall(r"--[\w-]+", text)]
         flags = list(dict.fromkeys(OURS[word] for word in words if word in OURS)) or flags
+    if missing := MISSING.match(text):
+        return f"{missing[1]} needs a value{_wanted(missing[1])}; see --help"
     if flags:
         return f"{text}; perhaps you meant {' or '.join(flags[:MOST_SUGGESTED])}"
     return f"{text}; see --help"
+
+
+def _wanted(name: str) -> str:
+    """Return what the value of a flag must be, in words, as far as its check or choices tell."""
+    for field_name, field in FIELDS.items():
+        if flag(field_name) == name and field.metadata["check"]:
+            return f": it {field.metadata['check'].words}"
+        if flag(field_name) == name and (choices := _choices(TYPES[field_name])):
+            return f": one of {', '.join(choices)}"
+    return ""
+
+
+def _choices(kind: Any) -> list[str]:
+    """Return the words of a Literal, which may be optional."""
+    if typing.get_origin(kind) is Literal:
+        return list(typing.get_args(kind))
+    return [word for each in typing.get_args(kind) for word in _choices(each)]
 
 
 def _sorted_choices(listed: re.Match[str]) -> str:

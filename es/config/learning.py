@@ -41,12 +41,14 @@ class AlgorithmSettings:
         shown="--max-episode-length",
     )
     variable_ep_len: bool = task(
-        False, "After each update, cap training episodes at twice the batch's mean length."
+        False,
+        "After each update, cap training episodes at twice the batch's mean length; the "
+        "unperturbed policy's go on.",
     )
     adaptive_ep_len: bool = task(
         False,
         "Cap training episodes at twice the mean length so far; when many reach the cap, "
-        "raise it by half.",
+        "raise it by half. The unperturbed policy's go on.",
     )
     frame_skip: int | None = task(
         None,

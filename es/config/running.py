@@ -21,7 +21,7 @@ class RunSettings:
     )
     max_frames: int | None = ending(
         None,
-        "End after this many training steps, counted from the run's first.",
+        "End after this many steps of perturbed episodes, counted from the run's first.",
         option.LIMIT,
         shown="no limit",
     )
@@ -102,7 +102,8 @@ class RunSettings:
     )
     config: str | None = run(
         None,
-        "TOML file with settings; flags go before it. Its target holds for its own --env-name.",
+        "TOML file with settings, or the name of a shipped one, such as CartPole-v1. Flags "
+        "override it, wherever they stand. Its target holds for its own --env-name.",
         shown="none",
         saved=False,
     )
@@ -139,8 +140,8 @@ class RunSettings:
     )
     list_envs: tuple[str, ...] | None = watching(
         None,
-        "List the environments whose names contain one of these words, or of a module (MODULE:), "
-        "then end.",
+        "List the names of all environments, or those that contain one of these words or are of a "
+        "module (MODULE:) with their spaces, then end.",
         shown="off",
     )
     version: bool = watching(False, "Print the version, then end.")

@@ -24,7 +24,7 @@ from es.config.flags import argument, read
 from es.config.learning import default_lr
 from es.config.validation import broken_rules, require, validate
 from es.errors import UsageError, in_one_line
-from es.program import read_file
+from es.program import command, read_file
 
 MOST_BYTES = 2**20  # of a settings file
 TITLE = "# The settings of this run: repeat it with --config and this file."
@@ -53,7 +53,7 @@ def read_flags(argv: Sequence[str], others: Sequence[tuple[str, Any, Any]] = ())
         dataclasses.make_dataclass("Flags", nested, frozen=True),
         argv,
         "main",
-        description=Config.__doc__,
+        description=f"{Config.__doc__}\n\n{_examples()}",
         # Without the search for help texts in the sources, which takes most of the time.
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.HelptextFromCommentsOff),
     )
@@ -61,6 +61,13 @@ def read_flags(argv: Sequence[str], others: Sequence[tuple[str, Any, Any]] = ())
     for group in groups.keys() - {"others"}:
         values |= vars(getattr(parsed, group))
     return {name: values[name] for name in given(argv)}
+
+
+def _examples() -> str:
+    """Return commands for the help text."""
+    train = ("--config", "CartPole-v1"), ("--env-name", "CartPole-v1", "--target-return", "475")
+    watch = ("--test", "--restore", "checkpoints/CartPole-v1")
+    return "\n".join(["Examples:", *(f"  {command('main', *words)}" for words in (*train, watch))])
 
 
 def combine(

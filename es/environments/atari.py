@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 
 from es.environments.images import OBSERVATIONS, PLAY_FIELD, PreprocessImage
-from es.environments.screens import FieldView
+from es.environments.screens import FieldView, image_view
 from es.noise import FloatArray
 
 GENERATOR = re.compile(rb"(?:\d+ ){624}\d+")  # a Mersenne Twister, as C++ writes it
@@ -24,7 +24,9 @@ def is_bare(env: gymnasium.Env) -> bool:
 
 def as_images(env: gymnasium.Env) -> gymnasium.Env:
     """Return an image environment with the images that the network sees: (1, 42, 42) float32."""
-    return AtariImages(cast(ale_py.AtariEnv, env)) if is_bare(env) else PreprocessImage(env)
+    if is_bare(env):
+        return AtariImages(cast(ale_py.AtariEnv, env))
+    return PreprocessImage(env, image_view(env))
 
 
 class Opening:

@@ -20,7 +20,8 @@ GAME = re.compile(r"(?:ALE/)?(\w+?)(?:Deterministic|NoFrameskip)?-v\d+")
 def show(words: Sequence[str], make: Make, tuned: Mapping[str, Sequence[str]]) -> int:
     """Print the environments whose names contain one of the words; return the exit status.
 
-    Without words: all, but of each the newest version only. tuned: settings files by environment.
+    Without words: the names of all, but of each the newest version only. Their spaces are left out,
+    since all environments would have to be made. tuned: settings files by environment.
     """
     wanted = names(words)
     if not wanted:
@@ -28,6 +29,15 @@ def show(words: Sequence[str], make: Make, tuned: Mapping[str, Sequence[str]]) -
             f"--list-envs {' '.join(words)}: there is no such environment; those that a module "
             "registers are listed by its name and a colon: --list-envs MODULE:"
         )
+    if not words:
+        print(f"{'environment':<34} tuned settings")
+        for name in wanted:
+            print(f"{name:<34} {' '.join(tuned.get(name, ()))}".rstrip())
+        print(
+            "Spaces, networks and older versions: --list-envs NAME. Each game is also there by its "
+            "old name, <Game>Deterministic-v4."
+        )
+        return 0
     missing = 0
     rows: dict[str, tuple[str, str, str]] = {}  # all versions of a game have the same spaces
     print(ROW.format("environment", "observations", "actions", "network", "tuned settings"))
@@ -43,11 +53,6 @@ def show(words: Sequence[str], make: Make, tuned: Mapping[str, Sequence[str]]) -
             print(ROW.format(name, *rows[key], " ".join(tuned.get(name, ()))).rstrip(), flush=True)
     if missing:
         print(f"Not supported or not installed: {missing} more.")
-    if not words:
-        print(
-            "Older versions: --list-envs NAME. Each game is also there by its old name, "
-            "<Game>Deterministic-v4."
-        )
     return 0
 
 

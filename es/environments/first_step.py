@@ -1,22 +1,32 @@
 """A first step in an environment, to check that it keeps to Gymnasium's rules."""
 
+import copy
+import random
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.utils.env_checker import data_equivalence
 
 from es.errors import MisfitError, blaming, users_trace
+from es.noise import seed_shared_generators
 from es.rollouts.rollout import as_number
 
+STARTS = 4  # of the same episode
+SECONDS = 0.05  # for all of these
 
-def check_first_step(env: gymnasium.Env, name: str) -> None:
+
+def check_first_step(env: gymnasium.Env, name: str) -> bool:
     """Begin an episode and play a random step; raise UsageError if that fails.
 
-    Arguments that make no sense often fail here only, and that is better than during a run.
+    Arguments that make no sense often fail here only, and that is better than during a run. Return
+    False if the same start differs when it is played again, True if not, or if that takes long.
     """
+    end = time.perf_counter() + SECONDS
     with blaming(f"--env-name {name}: cannot be played"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         env.action_space.seed(0)
@@ -28,6 +38,30 @@ def check_first_step(env: gymnasium.Env, name: str) -> None:
         _check(observation, env.observation_space)
         if not np.isfinite(as_number(reward)):
             raise MisfitError(f"its reward is {reward}, not a finite number")
+        return _repeats_itself(env, end)
+
+
+def _repeats_itself(env: gymnasium.Env, end: float) -> bool:
+    """Return whether starts of the same episode, played until the time `end`, do not differ.
+
+    Errors are left to the run. The generators of the program that loads a policy stay as they are.
+    """
+    first = None
+    with ExitStack() as stack:
+        stack.callback(random.setstate, random.getstate())
+        stack.callback(np.random.set_state, np.random.get_state())
+        stack.enter_context(suppress(Exception))
+        for _ in range(STARTS):
+            if time.perf_counter() > end:
+                break
+            seed_shared_generators(0)
+            env.action_space.seed(0)
+            observation = copy.deepcopy(env.reset(seed=0)[0])
+            start = [observation, *env.step(env.action_space.sample())[:4]]
+            first = first or copy.deepcopy(start)
+            if not data_equivalence(start, first, exact=True):
+                return False
+    return True
 
 
 @contextmanager

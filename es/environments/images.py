@@ -1,6 +1,7 @@
 """Images as the Convnet-LSTM takes them: shrunk, gray, and normalised by running averages."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import ale_py
 import cv2
@@ -30,6 +31,21 @@ def preprocess(frame: np.ndarray) -> FloatArray:
     return (gray / np.float32(255))[np.newaxis]
 
 
+def as_image(observation: Any, space: spaces.Space) -> np.ndarray:
+    """Return an observation as an array of bytes or of float32, which OpenCV takes.
+
+    Whole numbers become bytes where the space has bytes. Raise MisfitError for another shape.
+    """
+    image = np.asarray(observation)
+    if image.shape != space.shape or image.dtype.kind not in "buif":
+        raise MisfitError(
+            f"its observation has the shape {image.shape} and the type {image.dtype}, and should "
+            f"be an image of the shape {space.shape}"
+        )
+    are_bytes = space.dtype == np.uint8 and image.dtype.kind != "f"
+    return image.astype(np.uint8 if are_bytes else np.float32, copy=False)
+
+
 class ImageNormalizer:
     """Normalise images by running averages of their means and standard deviations."""
 
@@ -51,18 +67,32 @@ class ImageNormalizer:
         return self._out
 
 
+class Preprocessor(Protocol):
+    """What turns an observation into the image that the network sees."""
+
+    reset: Callable[[], None]  # starts an episode
+
+    def __call__(self, observation: np.ndarray) -> FloatArray:
+        """Return the image: (1, 42, 42), valid until the next call."""
+
+
 class ImageView:
-    """Turn an environment's images into what the network sees; of Atari screens, the play field."""
+    """Turn an environment's images into what the network sees; of Atari screens, the play field.
+
+    to_bytes: the factor that makes numbers of the images go up to 255; None: they are bytes, which
+    OpenCV rounds to bytes in between.
+    """
 
     def __init__(self, env: gymnasium.Env) -> None:
         space: Any = env.observation_space
-        self.shape = shape = space.shape
+        self.space, shape = space, space.shape
         self.channels_first = len(shape) == 3 and shape[0] < shape[2]
-        self.to_bytes = None if space.dtype == np.uint8 else np.float32(255 / space.high.max())
         height, width = shape[-2:] if self.channels_first else shape[:2]
-        is_screen = width == ATARI_WIDTH and height >= PLAY_FIELD.stop
-        is_atari = isinstance(env.unwrapped, ale_py.AtariEnv)
-        self.rows = PLAY_FIELD if is_atari and is_screen else slice(None)
+        has_size = width == ATARI_WIDTH and height >= PLAY_FIELD.stop
+        self.is_screen = has_size and isinstance(env.unwrapped, ale_py.AtariEnv)
+        self.rows = PLAY_FIELD if self.is_screen else slice(None)
+        rounded = space.dtype == np.uint8 and not self.is_screen
+        self.to_bytes = None if rounded else np.float32(255 / space.high.max())
         self._normalizer = ImageNormalizer()
         self.reset = self._normalizer.reset
 
@@ -71,14 +101,9 @@ class ImageView:
 
         Raise MisfitError for an observation of another shape.
         """
-        observation = np.asarray(observation)
-        if observation.shape != self.shape or observation.dtype.kind not in "buif":
-            raise MisfitError(
-                f"its observation has the shape {observation.shape} and the type "
-                f"{observation.dtype}, and should be an image of the shape {self.shape}"
-            )
+        observation = as_image(observation, self.space)
         if self.to_bytes is not None:
-            observation = self.to_bytes * observation.astype(np.float32)
+            observation = self.to_bytes * observation
         if self.channels_first:
             observation = np.ascontiguousarray(np.moveaxis(observation, 0, 2))
         return self._normalizer(preprocess(observation[self.rows]).reshape(-1))
@@ -87,10 +112,10 @@ class ImageView:
 class PreprocessImage(gymnasium.ObservationWrapper):
     """Turn observations into the images that the network sees."""
 
-    def __init__(self, env: gymnasium.Env) -> None:
+    def __init__(self, env: gymnasium.Env, view: Preprocessor) -> None:
         super().__init__(env)
         self.observation_space = OBSERVATIONS
-        self._view = ImageView(env)
+        self._view = view
 
     def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode with a fresh normaliser."""

@@ -9,10 +9,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 
-from es.environments.atari import is_bare
-from es.environments.images import ImageView
 from es.environments.parts import PartsView
-from es.environments.screens import ScreenView
+from es.environments.screens import image_view
 from es.environments.spaces import (
     is_image,
     is_text,
@@ -37,7 +35,7 @@ class View:
         self._see: Callable[[Any], Any] = np.asarray
         self.reset: Callable[[], None] = lambda: None  # starts an episode
         if is_image(space):
-            view = ScreenView() if is_bare(bare) else ImageView(env)
+            view = image_view(env)
             self._see = lambda seen: view(np.asarray(seen if key is None else seen[key]))
             self.reset = view.reset
         elif shaped and isinstance(space, spaces.Dict):
@@ -53,6 +51,22 @@ class View:
         """
         _check_fit(observation, self._space)
         return self._see(observation)
+
+
+def as_given(space: spaces.Space, observation: Any) -> spaces.Space:
+    """Return the space for `split`, of an environment that gives such an observation.
+
+    Numbers of Discrete may come as arrays of one, which are otherwise told from a batch of one by
+    nothing.
+    """
+    if isinstance(space, spaces.Discrete) and np.ndim(observation):
+        shape = np.shape(observation)
+        return spaces.MultiDiscrete(np.full(shape, space.n), start=np.full(shape, space.start))
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: as_given(part, observation[key]) for key, part in space.items()})
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([*map(as_given, space, observation)])
+    return space
 
 
 def split(space: spaces.Space, observation: Any) -> list[Any] | None:
@@ -84,7 +98,8 @@ def _check_fit(observation: Any, space: spaces.Space, place: str = "an observati
     elif isinstance(space, spaces.Discrete):
         numbers = range(int(space.start), int(space.start + space.n))
         wanted = f"a number from {numbers[0]} to {numbers[-1]}"
-        fits = np.shape(observation) == () and observation in numbers
+        # Training takes an array of one, too.
+        fits = np.size(observation) == 1 and np.asarray(observation).item() in numbers
     elif is_text(space):
         wanted, fits = "a text", isinstance(observation, str)
     else:

@@ -28,9 +28,10 @@ class PartsView:
         for key, part in entries.items():
             self._see[key], seen[key] = np.asarray, part
             if is_image(part):
-                from es.environments.images import OBSERVATIONS, ImageView  # this loads kernels
+                from es.environments.images import OBSERVATIONS  # these load kernels
+                from es.environments.screens import image_view
 
-                view = ImageView(TransformObservation(env, itemgetter(key), part))
+                view = image_view(TransformObservation(env, itemgetter(key), part))
                 self._see[key], seen[key] = view, OBSERVATIONS
                 self._resets.append(view.reset)
             elif not isinstance(part, spaces.Box):

@@ -3,9 +3,19 @@
 The result is that of `images.preprocess` for the play field, without rounding to bytes in between.
 """
 
+import gymnasium
 import numpy as np
 
-from es.environments.images import MIDDLE_SIZE, PLAY_FIELD, SIZE, ImageNormalizer
+from es.environments.images import (
+    MIDDLE_SIZE,
+    PLAY_FIELD,
+    SIZE,
+    ImageNormalizer,
+    ImageView,
+    as_image,
+    preprocess,
+)
+from es.environments.spaces import MAX_CHANNELS
 from es.kernels.images import shrink
 from es.noise import FloatArray
 
@@ -42,33 +52,52 @@ class FieldView:
         return self._normalizer(self.image)
 
 
+def image_view(env: gymnasium.Env) -> "ScreenView | ImageView":
+    """Return the view of an environment's images: of Atari screens, the one that does not round.
+
+    The observation space alone decides, so that wrappers leave what the network sees as it is.
+    """
+    view = ImageView(env)
+    if view.is_screen and not view.channels_first and env.observation_space.dtype == np.uint8:
+        return ScreenView(view.space)
+    return view
+
+
 class ScreenView:
     """Turn Gymnasium's screens into what `AtariImages` makes of the emulator's, to the bit.
 
-    observation: (height, 160[, 3]) bytes, gray or in colour.
+    observation: (height, 160[, channels]) bytes, gray or in colour. Numbers, and more colours than
+    a screen has, which wrappers may make, are shrunk by OpenCV, without rounding either.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, space: gymnasium.Space) -> None:
+        self._space = space
         self._view = FieldView(PLAY_FIELD.stop - PLAY_FIELD.start)
-        self._codes = np.zeros(3 * 255 + 1, np.uint8)  # by the sum of the channels
+        self._codes = np.zeros(MAX_CHANNELS * 255 + 1, np.uint8)  # by the sum of the channels
         self.reset = self._view.reset
 
     def __call__(self, observation: np.ndarray) -> FloatArray:
         """Return the image: (1, 42, 42), valid until the next call.
 
-        Raise ValueError for more colours than a screen has.
+        Raise MisfitError for an observation of another shape.
         """
-        field = observation[PLAY_FIELD]
+        field = as_image(observation, self._space)[PLAY_FIELD]
+        if field.dtype != np.uint8:
+            return self._shrink_numbers(field)
         channels = field.reshape(*field.shape[:2], -1)
-        sums = channels.sum(axis=2, dtype=np.uint16)
+        sums = sum((channels[..., i] for i in range(channels.shape[2])), np.uint16(0))
         found = np.flatnonzero(np.bincount(sums.reshape(-1)))
         if found.size > self._view.brightness.size:
-            raise ValueError("an observation has more colours than the screens of an Atari game")
+            return self._shrink_numbers(field)
         self._codes[found] = np.arange(found.size)
         self._view.brightness[: found.size] = found / channels.shape[2] / 255
-        codes = self._codes[sums]
+        codes = self._codes.take(sums)
         self._view.expect_change(codes)
         self._view.shrink(codes)
+        return self._view.normalized()
+
+    def _shrink_numbers(self, field: np.ndarray) -> FloatArray:
+        np.copyto(self._view.image, preprocess(field.astype(np.float32)).reshape(-1))
         return self._view.normalized()
 
 

@@ -1,5 +1,6 @@
 """The batch of frames from which virtual batch normalisation takes its statistics."""
 
+import copy
 import itertools
 from collections.abc import Iterator
 
@@ -24,13 +25,14 @@ def gather_frames(env: gymnasium.Env, seed: int) -> FloatArray:
 
 
 def _random_play(env: gymnasium.Env, seed: int) -> Iterator[FloatArray]:
-    env.action_space.seed(seed)
+    actions = copy.deepcopy(env.action_space)  # which no reset seeds
+    actions.seed(seed)
     for episode in itertools.count():
         (episode_seed,) = derive_seeds(seed, episode, Stream.VBN_BATCH, 1)
         seed_shared_generators(episode_seed)
         env.reset(seed=episode_seed)
         for _ in range(MAX_STEPS):
-            observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            observation, _, terminated, truncated, _ = env.step(actions.sample())
             yield observation
             if terminated or truncated:
                 break

@@ -1,5 +1,6 @@
 """Wrappers that change how an environment is played."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -10,6 +11,14 @@ from es.noise import Stream, derive_seeds
 from es.rollouts.rollout import as_number
 
 Outcome = tuple[Any, Any, bool, bool, dict[str, Any]]
+
+
+def layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
+    """Yield an environment's wrappers, from the outermost one, and the environment in them."""
+    yield env
+    while isinstance(env, gymnasium.Wrapper):
+        env = env.env
+        yield env
 
 
 class FreshWorld(gymnasium.Wrapper):
@@ -24,6 +33,31 @@ class FreshWorld(gymnasium.Wrapper):
         base._destroy()
         base.world = type(base.world)(gravity=tuple(base.world.gravity))
         return super().reset(**kwargs)
+
+
+class SeededSpaces(gymnasium.Wrapper):
+    """Seed the spaces of an environment and its wrappers at each reset, since a reset may sample.
+
+    A worker's first episode would otherwise draw from a generator without a seed, and each further
+    one from where the episode before it has left the generator.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        both = [
+            each for layer in layers(env) for each in (layer.observation_space, layer.action_space)
+        ]
+        self._spaces = [*{id(space): space for space in both}.values()]
+        self.step = env.step  # type: ignore[method-assign]  # nothing changes there
+
+    def reset(self, *, seed: int | None = None, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        if seed is not None:
+            # Not the episode's own seed: draws from a space would repeat those of the environment.
+            seeds = derive_seeds(seed, 0, Stream.SPACES, len(self._spaces))
+            for space, space_seed in zip(self._spaces, seeds, strict=True):
+                space.seed(space_seed)
+        return self.env.reset(seed=seed, **kwargs)
 
 
 class FrameSkip(gymnasium.Wrapper):

@@ -15,9 +15,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from es.environments.atari import is_bare
 from es.environments.images import MIDDLE_SIZE, NORMALIZER_ALPHA, PLAY_FIELD, SIZE, ImageView
-from es.environments.screens import resampling
+from es.environments.screens import ScreenView, image_view, resampling
 from es.environments.spaces import is_image, without_text
 from es.noise import DoubleArray
 
@@ -34,8 +33,8 @@ def make_view(
     """
     if not is_image(env.observation_space):
         return VectorView(without_text(env.observation_space), statistics, clip)
-    shrink = ShrinkScreen() if is_bare(env) else ShrinkImage(ImageView(env))
-    return NormalizedImages(shrink)
+    view = image_view(env)
+    return NormalizedImages(ShrinkScreen() if isinstance(view, ScreenView) else ShrinkImage(view))
 
 
 class VectorView(nn.Module):
@@ -128,7 +127,8 @@ class ShrinkImage(nn.Module):
     def __init__(self, view: ImageView) -> None:
         super().__init__()
         self._view = view
-        channels_last = view.shape[1:] if view.channels_first else view.shape[:2]
+        shape = view.space.shape
+        channels_last = shape[1:] if view.channels_first else shape[:2]
         height, width = len(range(channels_last[0])[view.rows]), channels_last[1]
         is_bytes = view.to_bytes is None
         self._resize = nn.Sequential(

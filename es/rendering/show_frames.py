@@ -1,9 +1,11 @@
 """An environment that shows its pictures in a window or a video."""
 
+import math
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
@@ -67,7 +69,7 @@ class ShowFrames(gymnasium.Wrapper):
 
     def _show(self) -> None:
         try:
-            pixels: Any = np.asarray(self.env.render(), np.uint8)
+            pixels = as_bytes(self.env.render())
             if pixels.ndim != 3 or pixels.shape[2] not in (3, 4) or not pixels.size:
                 raise ValueError(f"its pictures have the shape {pixels.shape}")
             pixels = pixels[..., :3]  # without transparency
@@ -82,13 +84,26 @@ class ShowFrames(gymnasium.Wrapper):
         self._viewer.show(Picture(pixels, self._episode, self._return))
 
 
+def as_bytes(picture: Any) -> np.ndarray:
+    """Return what an environment's render() has returned as bytes; raise ValueError.
+
+    Pictures of floats may go up to 1 or up to 255; those of truth values go up to 1.
+    """
+    pixels = np.asarray(picture)
+    if pixels.dtype.kind not in "buif":
+        raise ValueError(f"its render() returned a {type(picture).__name__}, not a picture")
+    if pixels.dtype.kind in "bf" and pixels.size and pixels.max() <= 1:
+        pixels = pixels * 255
+    return pixels.astype(np.uint8)
+
+
 def make_drawn(
     make: Callable[[], gymnasium.Env], kwargs: Mapping[str, Any], remedy: str
 ) -> gymnasium.Env:
     """Return an environment that renders, with a camera that follows a travelling body.
 
-    make: makes it with the render mode rgb_array. kwargs: its own arguments. Raise UsageError, with
-    the remedy, if it cannot be made: some environments have no pictures.
+    make: makes it with the render mode rgb_array. kwargs: its own arguments. Raise UsageError, in
+    one line with the remedy, if it cannot be made: some environments have no pictures.
     """
     # SDL tries Wayland first, whose library prints an error of its own without this folder.
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
@@ -97,7 +112,14 @@ def make_drawn(
         if "mujoco" in sys.modules:
             choose_backend()
     except UsageError as error:
-        raise UsageError(f"{error.message}; {remedy}", error.trace) from error
+        raise UsageError(f"{error.message}; {remedy}") from error
+    speed: Any = env.metadata.get("render_fps")
+    if speed is not None and not (isinstance(speed, Real) and 0 <= float(speed) < math.inf):
+        env.close()
+        name = env.spec.id if env.spec else type(env.unwrapped).__name__
+        raise UsageError(
+            f"--env-name {name}: its metadata's render_fps is {speed!r}, and no number; {remedy}"
+        )
     body = travelling_body(env)
     if body is None:
         return env

@@ -50,8 +50,13 @@ def enlargement(size: tuple[int, ...]) -> int:
     return max(1, min(-(-SMALLEST_SIDE // min(size)), LARGEST_SIDE // max(size)))
 
 
-def watching() -> tuple[str, ...]:
-    """Return the flags that show a policy: in a window, or as a video if there is no display."""
+def watching(*, drawable: bool) -> tuple[str, ...]:
+    """Return the flags that show a policy: in a window, or as a video if there is no display.
+
+    drawable: whether its environment can be drawn; if not, the flags play it unseen.
+    """
+    if not drawable:
+        return ("--test", "--no-render")
     return ("--test",) if _may_have_display() else ("--test", "--video", "policy.mp4")
 
 

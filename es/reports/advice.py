@@ -59,7 +59,7 @@ def waiting_episodes(population: Population, cap: int) -> int:
 def after_missing_the_target(progress: Table, carry_on: str) -> str:
     """Return what to try after a run that did not reach its target. carry_on: its command."""
     returns = progress["unperturbed_return"][np.isfinite(progress["unperturbed_return"])]
-    more = f"carry on with a higher limit: {carry_on}"
+    more = f"carry on with a higher limit:\n  {carry_on}"
     if returns.size < FEWEST_UPDATES:
         return f"So few updates show no trend: {more}"
     if (progress["return_min"] == progress["return_max"]).all():

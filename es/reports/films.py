@@ -1,8 +1,6 @@
 """Videos of a run's policy (--video-every), recorded one after the other beside the training."""
 
 import re
-import subprocess
-import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,8 +8,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from es.config import Imported, on_a_command_line
-from es.errors import in_one_line
-from es.reports.one_shot import start
+from es.reports.one_shot import LOWEST, USUAL, Idle, OneShot
 from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
 from es.runs import checkpoint as checkpoints
@@ -20,6 +17,7 @@ from es.runs.directory import VIDEOS, RunDir
 
 PROGRAM, PREVIEW = "es", "es.reports.preview"  # modules that are run
 MOST_WAITING = 20  # recording takes seconds, and an update may take none
+IDLE_SECONDS = 60.0  # after which the run no longer waits for a process that does nothing
 SNAPSHOTS, RECORDINGS = ".update-*-frames-*.safetensors", ".*.recording.*"
 
 
@@ -29,7 +27,8 @@ class VideoRecorder:
     A snapshot is a checkpoint `videos/.update-<K>-frames-<F>.safetensors`, which is deleted once
     its video `update-<K>.mp4` is there. Snapshots that an earlier process of the run has left are
     recorded first. If too many wait, every other one is left out. Those that an interrupt or a full
-    disk leaves are recorded when the run is carried on. imported: `Config.imported`.
+    disk leaves are recorded when the run is carried on. After two that have failed alike, no other
+    is tried. imported: `Config.imported`.
     """
 
     def __init__(self, directory: RunDir, imported: Imported, console: Terminal) -> None:
@@ -38,9 +37,12 @@ class VideoRecorder:
         self._folder = directory.path / VIDEOS
         self._folder.mkdir(exist_ok=True)
         self._delete_recordings()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._failure = self._not_shown = ""
-        self._told = self._hurried = False
+        self._process: OneShot | None = None
+        self._slow: OneShot | None = None
+        self._stuck: OneShot | None = None
+        self._failure = self._words = self._not_shown = ""
+        self._told = self._hurried = self._hopeless = False
+        self._priority = LOWEST
         self._queue: SimpleQueue[Path | None] = SimpleQueue()
         self._earlier = sorted(self._folder.glob(SNAPSHOTS), key=_counts)
         for snapshot in self._earlier:
@@ -66,15 +68,25 @@ class VideoRecorder:
         self._queue.put(snapshot)
 
     def close(self, hurried: Callable[[], bool]) -> None:
-        """Wait for all videos, unless `hurried` returns that the user does not want to."""
+        """Wait for all videos, unless `hurried` returns that the user does not want to.
+
+        They are recorded at the usual priority then. What does nothing for IDLE_SECONDS is ended.
+        """
         if (count := self._waiting()) and not hurried():
             self._console.say(f"Recording the last videos ({count}); Ctrl-C leaves them ...")
+        self._priority = USUAL
         self._queue.put(None)
+        idle = Idle()
         while self._thread.is_alive():
-            if hurried():
-                self._hurried = True
-                if self._process:
-                    self._process.kill()
+            process = self._process
+            self._hurried = hurried()
+            if process:
+                if not process.hasten():  # the video is recorded anew
+                    self._slow = process
+                elif idle.seconds(process) >= IDLE_SECONDS:
+                    self._stuck = process
+                if self._hurried or process in (self._slow, self._stuck):
+                    process.kill()
             self._thread.join(0.02)
         count = self._waiting()
         if count and hurried():
@@ -107,12 +119,15 @@ class VideoRecorder:
                 self._record(snapshot)
 
     def _record(self, snapshot: Path) -> None:
-        if not snapshot.exists():  # it was left out
+        if self._hopeless or not snapshot.exists():  # it was left out
             return
         update, frames = _counts(snapshot)
         video = self._folder.resolve() / f"update-{update}.mp4"
         files = ("--restore", str(snapshot.resolve()), "--video", str(video))
         failure = self._run(PROGRAM, "--test", "--silent", *self._imported, *files)
+        words = failure.replace(str(video), "").replace(str(snapshot.resolve()), "")
+        self._hopeless = words != "" and words == self._words
+        self._words = words
         if failure:
             self._failure = failure
             return
@@ -124,16 +139,21 @@ class VideoRecorder:
         """Run a module to its end; return the last line of its errors if it failed."""
         if self._hurried:
             return "interrupted"
+        process = None
         try:
-            # Not a pipe: a process that the module has started may live on and keep it open.
-            with tempfile.TemporaryFile() as errors:
-                with start(module, *arguments, errors=errors) as self._process:
-                    status = self._process.wait()
-                errors.seek(0)
-                words = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+            process = self._process = OneShot(priority=self._priority)
+            process.run(module, *arguments)
+            failure = process.failure()
         except OSError as error:  # such as a full disk
-            return str(error)
-        return (in_one_line(words) or f"it ended with status {status}") if status else ""
+            failure = str(error)
+        finally:
+            if process:
+                process.close()
+        if failure and process and process is self._slow:
+            return self._run(module, *arguments)
+        if process and process is self._stuck:
+            return f"it did nothing for {IDLE_SECONDS:g} seconds"
+        return failure
 
 
 def waiting(run_dir: Path) -> int:

@@ -70,6 +70,10 @@ class NotebookView(RunView):
         super().report(record, n, best)
         self.done = self.done
 
+    def say(self, text: str) -> None:
+        """Print lines below the cell."""
+        print(text, flush=True)
+
     def refresh(self) -> None:
         """Draw the current state in the place of the last one."""
         self._drawn = time.monotonic()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ import numpy as np
 
 from es.noise import DoubleArray
 from es.reports import NO_CURVE, plotting
-from es.reports.one_shot import start
+from es.reports.one_shot import LOWEST, USUAL, Idle, OneShot, start
 from es.reports.tables import Table, read_progress, running_mean, smoothing_window
 from es.runs.directory import CURVE, PROGRESS
 
@@ -36,7 +35,8 @@ class CurvePainter:
     def __init__(self, directory: Path, title: str, target: float | None = None) -> None:
         shown = "" if target is None else repr(target)
         self._arguments = (str(directory.resolve()), title, shown)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: OneShot | None = None
+        self._failure, self._hopeless = "", False
         self._due = time.monotonic() + REDRAW_SECONDS
         self._drawn = True
         self._picture, self._seen = directory / CURVE, 0
@@ -49,14 +49,24 @@ class CurvePainter:
             self._draw()
             self._due = time.monotonic() + REDRAW_SECONDS
 
-    def close(self, patience: Callable[[], float]) -> None:
-        """Draw the last state, and wait for the picture for at most `patience()` seconds."""
+    def close(self, enough: Callable[[float], bool]) -> str:
+        """Draw the last state; return why that has failed, or else "".
+
+        enough: told for how many seconds the process has done nothing; returns whether to wait no
+        longer.
+        """
         if not self._drawn:
-            self._draw()
-        began = time.monotonic()
-        while self._drawing() and time.monotonic() - began < patience():
+            self._draw(USUAL)
+        idle = Idle()
+        while self._drawing():
+            assert self._process is not None
+            if not self._process.hasten():
+                self._draw(USUAL)
+            if enough(idle.seconds(self._process)):
+                self._stop()
+                return "it was not drawn in time"
             time.sleep(0.01)
-        self._stop()
+        return self._failure
 
     def redrawn(self) -> bytes | None:
         """Return the picture if it has changed since the last call."""
@@ -68,19 +78,30 @@ class CurvePainter:
         return None
 
     def _drawing(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def _draw(self) -> None:
+        """Return whether a process draws now; note why the last one has failed."""
+        if self._process is None:
+            return False
+        if self._process.poll() is None:
+            return True
+        failure = self._process.failure()
+        self._hopeless = failure != "" and failure == self._failure
+        self._failure = failure
         self._stop()
-        if not os.environ.get(NO_CURVE):
-            with contextlib.suppress(OSError):  # a missing picture is no reason to end a run
-                self._process = start(__name__, *self._arguments)
+        return False
+
+    def _draw(self, priority: str = LOWEST) -> None:
+        self._stop()
+        if not os.environ.get(NO_CURVE) and not self._hopeless:
+            try:
+                self._process = start(__name__, *self._arguments, priority=priority)
+            except OSError as error:  # a missing picture is no reason to end a run
+                self._failure = str(error)
         self._drawn = True
 
     def _stop(self) -> None:
         if self._process:
-            self._process.kill()
-            self._process.communicate()  # closes the pipe, too
+            self._process.close()
+            self._process = None
 
 
 def draw(directory: Path, title: str, target: float | None = None) -> None:

@@ -75,6 +75,14 @@ class RunView(Live):
         self._returns.append(record.unperturbed_return)
         self._record, self._n, self._best = record, n, best
 
+    def say(self, text: str) -> None:
+        """Print lines above the view.
+
+        Commands, which are indented, are not broken, so that they can be copied.
+        """
+        for line in text.split("\n"):
+            self.console.print(Text(line), soft_wrap=line.startswith("  "))
+
     def refresh(self) -> None:
         """Draw the current state, or stop if the terminal has gone."""
         try:
@@ -90,7 +98,7 @@ class RunView(Live):
     def get_renderable(self) -> Group:
         """Return the lines that are drawn."""
         limits, record = self._limits, self._record
-        seconds, left = time.monotonic() - self._start, math.inf
+        seconds = time.monotonic() - self._start
         returns = np.frombuffer(self._returns.tobytes())
         returns = returns[np.abs(returns) < LARGEST]
         head = [limits.title, in_one_line(str(limits.run_dir)), self._describe_pool()]
@@ -101,11 +109,8 @@ class RunView(Live):
         if limits.target is not None:
             bars.add_row("goal", *_bar(*_goal(returns, limits.target)))
         if limits.caps:
-            left, share, reached = self._nearest_cap(seconds)
-            bars.add_row("cap", *_bar(share, reached))
+            bars.add_row("cap", *_bar(*self._nearest_cap(seconds)))
         pace = [f"elapsed {timedelta(seconds=int(seconds))}"]
-        if left < LONGEST_LEFT:
-            pace.append(f"left {timedelta(seconds=int(left))}")
         if record:
             pace.insert(0, f"{record.steps_per_second:,.0f} steps/s")
         if self._batch:
@@ -119,11 +124,10 @@ class RunView(Live):
             curve.add_row(Sparkline(returns), scale)
         return Group(_in_columns(head, "bold"), bars, _in_columns(pace), figures, curve)
 
-    def _nearest_cap(self, seconds: float) -> tuple[float, float, str]:
-        """Return the seconds until the first cap is reached, the share of it, and words.
+    def _nearest_cap(self, seconds: float) -> tuple[float, str]:
+        """Return the share of the cap that will be reached first, and words with the time left.
 
-        The seconds are estimated from the speed of this process; they are infinite before its first
-        update.
+        The time is estimated from the speed of this process; none is known before its first update.
         """
         began, last = self._limits.began, self._record or self._limits.began
         spent, since = last.wall_seconds - began.wall_seconds, seconds - last.wall_seconds
@@ -137,7 +141,10 @@ class RunView(Live):
                 share, left = now / most, (most - now) * spent / done - since if done else math.inf
                 words = f"{now:,} of {most:,} {name.removesuffix('s')}s"
             found.append((max(left, 0.0), min(share, 1.0), words))
-        return min(found)
+        left, share, words = min(found)
+        if left < LONGEST_LEFT:
+            words += f", {timedelta(seconds=int(left))} left"
+        return share, words
 
     def _figures(self, record: Record) -> list[str]:
         sign = "+-" if self.console.options.ascii_only else "±"
@@ -177,10 +184,11 @@ def _goal(returns: DoubleArray, target: float) -> tuple[float, str]:
     """Return the share of the way from the first return to the target, and words."""
     if not returns.size:
         return 0.0, _number(target)
-    first, last, share = returns[0], float(returns[-RECENT:].mean()), 1.0
-    if last < target:
-        share = (last - first) / (target - first) if first < last else 0.0
-    return share, f"{_number(last)} of {_number(target)}"
+    first, last = returns[0], float(returns[-RECENT:].mean())
+    words = f"{_number(last)} of {_number(target)}"
+    if last >= target:
+        return 1.0, f"{words} (evaluations decide)"
+    return (last - first) / (target - first) if first < last else 0.0, words
 
 
 def _bar(share: float, words: str) -> tuple[ProgressBar, str, str]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from es.noise import DoubleArray
+from es.rollouts.processes import variables
 from es.runs.directory import replace
 
 if TYPE_CHECKING:  # Matplotlib is imported where something is drawn
@@ -44,8 +45,10 @@ def new_figure(
     # Matplotlib reports missing fonts, glyphs and cache folders in log lines and warnings.
     logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", "Glyph .* missing from font")
-    import matplotlib
-    from matplotlib.figure import Figure
+    # Matplotlib reads this variable, which in a notebook may name what is not installed here.
+    with variables({"MPLBACKEND": "agg"}):
+        import matplotlib
+        from matplotlib.figure import Figure
 
     matplotlib.rcParams["text.parse_math"] = False  # a name may have dollar signs
     many = len(titles) > 3

@@ -7,6 +7,7 @@ from functools import partial
 
 from es.config import Imported
 from es.noise import DoubleArray
+from es.program import command
 from es.reports.append_only import Place
 from es.reports.files import METRICS, ProgressFiles
 from es.reports.films import VideoRecorder
@@ -20,7 +21,8 @@ from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.directory import BEST, CURVE, EVALUATIONS, LATEST, PROGRESS, VIDEOS, RunDir
 from es.runs.writer import BackgroundWriter
 
-PICTURE_SECONDS, HURRIED_SECONDS = 20.0, 2.2  # to wait for the last picture
+PICTURE_SECONDS = 20.0  # to wait for the last picture while its process does nothing
+HURRIED_SECONDS = 2.2  # to wait for it after Ctrl-C
 LEAST_SECONDS = 0.5  # for Weights & Biases, however long the picture took
 
 
@@ -110,22 +112,31 @@ class Reporter:
         """
         start = time.monotonic()
 
-        def patience() -> float:
-            return HURRIED_SECONDS if hurried() else PICTURE_SECONDS
+        def enough(idle: float) -> bool:
+            if hurried():
+                return time.monotonic() - start >= HURRIED_SECONDS
+            return idle >= PICTURE_SECONDS
 
         try:
             return self._writer.close()
         finally:
-            self._painter.close(patience)
+            if failure := self._painter.close(enough):
+                path = self._directory.path
+                tell = self.console.say if hurried() else self.console.warn
+                tell(
+                    f"{path / CURVE}: does not show the last updates ({failure}); "
+                    f"draw the run: {command('compare', path)}"
+                )
             self._show_curve()
             self._files.close()
             if self._wandb:
                 spent = time.monotonic() - start
-                self._wandb.close(
-                    self._directory.path / CURVE,
-                    self._frames,
-                    lambda: max(LEAST_SECONDS, patience() - spent),
-                )
+
+                def patience() -> float:
+                    left = max(LEAST_SECONDS, HURRIED_SECONDS - spent)
+                    return left if hurried() else PICTURE_SECONDS
+
+                self._wandb.close(self._directory.path / CURVE, self._frames, patience)
             if self._recorder:
                 self._recorder.close(hurried)
 

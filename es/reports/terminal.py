@@ -102,7 +102,10 @@ class Terminal:
         Raise BrokenPipeError the first time that the reader has left.
         """
         try:
-            print(text, flush=True)
+            if self._view:
+                self._view.say(text)
+            else:
+                print(text, flush=True)
         except OSError as error:
             self._stop_view()
             if not self._failed:

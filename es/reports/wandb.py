@@ -1,6 +1,8 @@
 """Reports to Weights & Biases, from a thread, so that a slow network does not delay the run."""
 
+import atexit
 import contextlib
+import io
 import os
 import queue
 import secrets
@@ -11,16 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from es.errors import UsageError, in_one_line
+from es.program import end_now, how_to_install
 from es.reports.record import Distributions, Figures
 from es.runs.directory import write_text
 
 PROJECT = "evolution-strategies"
 IDENTITY = "wandb/id.txt"  # in the run's directory, so that a resumed run continues there
 INIT_SECONDS = 10.0  # to reach the server, before the run is reported offline
-KILL_SECONDS = 2.0
 FINISH_SECONDS = 30.0  # to send the rest after the program was killed
 MOST_WAITING = 10_000  # reports that wandb has not taken yet
 BUCKETS = 32
@@ -28,6 +28,9 @@ BUCKETS = 32
 
 class WandbReporter:
     """Report a run. Raise UsageError if wandb cannot be used.
+
+    The calling program may use wandb for a run of its own. It shares wandb's service process with
+    this one, so nothing here ends that process.
 
     say: prints where the run can be seen. warn: prints what goes wrong, which never ends the run.
     """
@@ -38,6 +41,7 @@ class WandbReporter:
         self._jobs: queue.Queue[Callable[[], object] | None] = queue.Queue(MOST_WAITING)
         self._thread = threading.Thread(target=self._work, name="wandb", daemon=True)
         self._run: Any = None
+        self._sync = "wandb sync"
         self._lost = False
 
     def begin(self, directory: Path, config: Mapping[str, Any]) -> None:
@@ -61,21 +65,6 @@ class WandbReporter:
             if self._run:
                 unsent, rest = "not all", f"; send the rest: {self._sync_command()}"
             self._give_up(f"--wandb: {unsent} was sent in time{rest}")
-        self.kill()
-
-    def kill(self) -> None:
-        """End wandb's process, at once unless the run has been closed in time."""
-        at_once = self._lost or self._thread.is_alive()
-        self._put(None)
-        self._lost = True
-        deadline = time.monotonic() + KILL_SECONDS
-        while at_once and time.monotonic() < deadline:
-            for process in psutil.Process().children():
-                if process.name() == "wandb-core":
-                    process.kill()  # a call of wandb that waits for it fails then
-            self._thread.join(0.05)
-            at_once = self._thread.is_alive()
-        self._teardown()
 
     def _put(self, job: Callable[[], object] | None) -> None:
         try:
@@ -95,28 +84,29 @@ class WandbReporter:
     def _give_up(self, warning: str) -> None:
         if not self._lost:
             self._lost = True
+            # Called before wandb's own function, which waits without limit for its process.
+            atexit.register(end_now)
             self._warn(in_one_line(warning))
 
-    def _teardown(self) -> None:
-        with contextlib.suppress(Exception, SystemExit):  # wandb's process may have been killed
-            self._wandb.teardown()
-
     def _init(self, directory: Path, config: Mapping[str, Any]) -> None:
-        os.environ.setdefault("WANDB_CACHE_DIR", str(directory / "wandb" / "cache"))
         identity = directory / IDENTITY
         identity.parent.mkdir(exist_ok=True)
         if not identity.exists():
-            write_text(identity, os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4))
+            theirs = self._wandb.run is not None  # a run of the calling program has that id
+            given = None if theirs else os.environ.get("WANDB_RUN_ID")
+            write_text(identity, given or secrets.token_hex(4))
+        own_id = identity.read_text().strip()
         init = partial(
             self._wandb.init,
             project=os.environ.get("WANDB_PROJECT", PROJECT),
-            id=identity.read_text().strip(),
             resume="allow",
+            reinit="create_new",
             name=os.environ.get("WANDB_NAME", directory.name),
             dir=os.environ.get("WANDB_DIR", directory),
             config=dict(config),
             allow_val_change=True,
             settings=self._wandb.Settings(
+                silent=True,
                 console="off",
                 init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", INIT_SECONDS)),
                 finish_timeout=FINISH_SECONDS,
@@ -125,20 +115,25 @@ class WandbReporter:
         )
         trouble = ""
         try:
-            self._run = init()
+            self._run = init(id=own_id)
         except Exception as error:
-            self._teardown()  # since its process owns the run's id
             if self._lost:  # the program is ending
                 raise
             trouble = f"{error}; "
-            self._run = init(mode="offline")
-        offline = f"{trouble}offline; send it later: {self._sync_command()}"
-        place = "disabled" if self._run.disabled else self._run.url or offline
+            # wandb's process keeps the id in use.
+            self._run = init(id=secrets.token_hex(4), mode="offline")
+            self._sync += f" --id {own_id}"
+        if self._run.disabled:
+            place = "disabled"
+        elif self._run.offline:
+            place = f"{trouble}offline; send it later: {self._sync_command()}"
+        else:
+            place = self._run.url
         if not self._lost:
             self._say(in_one_line(f"Weights & Biases: {place}"))
 
     def _sync_command(self) -> str:
-        return f"wandb sync {Path(self._run.dir).parent}"
+        return f"{self._sync} {Path(self._run.dir).parent}"
 
     def _log(self, step: int, figures: Figures, distributions: Distributions) -> None:
         histograms = {
@@ -154,21 +149,29 @@ class WandbReporter:
 
 
 def _import_wandb() -> Any:
-    os.environ["WANDB_SILENT"] = "true"
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it delays the end for 10 seconds
     complaint = "not logged in; run `wandb login`, or set WANDB_MODE=offline"
     try:
         import wandb
         from wandb.sdk import wandb_setup
 
         settings = wandb_setup.singleton().settings
-        if settings._offline or settings._noop or wandb.login(prompt=False, verify=False):
+        if settings._offline or settings._noop or _logged_in(wandb, settings):
             return wandb
     except ImportError:
-        complaint = "wandb is not installed; pip install -r requirements-extra.txt"
+        complaint = f"wandb is not installed; {how_to_install('wandb', 'requirements-extra.txt')}"
     except Exception as error:
         complaint = str(error)
         if hasattr(error, "errors"):  # of a wrong setting: name its variable
             fault = error.errors()[0]
             complaint = f"WANDB_{'_'.join(map(str, fault['loc'])).upper()}: {fault['msg']}"
     raise UsageError(f"--wandb: {complaint}")
+
+
+def _logged_in(wandb: Any, settings: Any) -> bool:
+    """Return whether wandb has a key, without its messages, and a wait for the user's name."""
+    silent, settings.silent = settings.silent, True
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            return bool(wandb.login(prompt=False, verify=False))
+    finally:
+        settings.silent = silent

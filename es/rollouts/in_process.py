@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from es.errors import episode_trace, in_short, is_the_users_wish
-from es.rollouts.interface import FAILURES, Progress, failed
+from es.rollouts.interface import Progress, failed
 from es.rollouts.player import Player
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task, close
 
@@ -15,13 +15,17 @@ class InProcessPool:
     """
 
     def __init__(self, recipe: Recipe, say: Callable[[str], None] = print) -> None:
-        self._recipe, self._say = recipe, say
+        self._say = say
         self._player: Player | None = Player(recipe)
 
     def evaluate(
         self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
     ) -> list[Result]:
-        """Return the results in task order; raise TaskError if a task fails FAILURES times."""
+        """Return the results in task order; raise TaskError at a task's first exception.
+
+        A task is not played again, so that a debugger stops once. After an exception, the pool can
+        only be closed.
+        """
         results: list[Result] = []
         for task in tasks:
             results.append(self._play(snapshot, task))
@@ -43,14 +47,10 @@ class InProcessPool:
             self._say(f"The environment was not closed well: {complaint}.")
 
     def _play(self, snapshot: Snapshot, task: Task) -> Result:
-        for _ in range(FAILURES):
-            self._player = self._player or Player(self._recipe)
-            try:
-                return self._player.play(snapshot, task)
-            except BaseException as error:
-                if is_the_users_wish(error):
-                    raise
-                last = error
-            close(self._player.env)
-            self._player = None
-        raise failed(task, f"the last time: {in_short(last)}", episode_trace(last)) from last
+        assert self._player is not None
+        try:
+            return self._player.play(snapshot, task)
+        except BaseException as error:
+            if is_the_users_wish(error):
+                raise
+            raise failed(task, f"({in_short(error)})", episode_trace(error)) from error

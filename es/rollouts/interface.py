@@ -19,7 +19,7 @@ class Pool(Protocol):
         """Return the results in task order. progress: called with the number done so far."""
 
     def prepare(self, snapshot: Snapshot, tasks: Sequence[Task]) -> None:
-        """Begin with what the next `evaluate` will be given, if that is possible."""
+        """Begin with tasks, for the next `evaluate`; one of other tasks gives them up."""
 
     def describe(self) -> str:
         """Return the number of workers in words, for the live line."""
@@ -33,8 +33,8 @@ OpenPool = Callable[..., Pool]
 
 
 def failed(task: Task, how: str, trace: str = "") -> TaskError:
-    """Return the error of a task that cannot be played. trace: the traceback, if there is one."""
-    error = TaskError(f"{task} failed {FAILURES} times; {how}", trace)
+    """Return the error of a task that cannot be played. how: in words that follow "failed"."""
+    error = TaskError(f"{task} failed {how}", trace)
     error.index = task.index
     return error
 

@@ -108,13 +108,15 @@ class WorkerPool:
         return [results[task.index] for task in tasks]
 
     def prepare(self, snapshot: Snapshot, tasks: Sequence[Task]) -> None:
-        """Have these tasks played, which the next `evaluate` has to be given as well."""
+        """Have these tasks played, for an `evaluate` of the same tasks."""
         self.begin(snapshot)
         self.add(tasks)
         self._prepared = [*tasks]
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Start a batch, once all tasks of the last one are finished."""
+        """Start a batch. Tasks of the last one that are unfinished are given up."""
+        self._queue.clear()
+        self._tasks.clear()
         self._shared.publish(snapshot)
         self._batch += 1
         self._failures.clear()
@@ -202,7 +204,8 @@ class WorkerPool:
             return
         self._failures[playing] += 1
         if self._failures[playing] == FAILURES:
-            raise failed(task, f"the last worker {lost.cause}", lost.trace)
+            how = f"{FAILURES} times; the last worker {lost.cause}"
+            raise failed(task, how, lost.trace)
         self._hand_out([task])
 
     def _idle(self) -> bool:
@@ -214,7 +217,9 @@ class WorkerPool:
         self._missed = True
         free = "between episodes" if lost.worker.ready else "starting"
         doing = f"playing {task}" if task else free
-        then, told = self._processes.replace(lost), self._failures.total()
-        if not lost.trace or told < FAILURES:  # or each of a batch's tasks may raise the same
+        then = self._processes.replace(lost)
+        told = self._failures.total() if lost.worker.ready else self._processes.failed_starts - 1
+        # All tasks may raise the same, and all workers may fail alike.
+        if told < FAILURES or (lost.worker.ready and not lost.trace):
             trace = f"\n{lost.trace}" if lost.trace and not told else ""
             self._say(f"Worker {lost.worker.number} {lost.cause} while {doing}: {then}.{trace}")

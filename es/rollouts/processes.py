@@ -118,7 +118,7 @@ def for_helpers() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
 
 
-def end_with_parent(clean_up: Callable[[], object] = lambda: None) -> None:
+def end_with_parent(clean_up: Callable[[], object]) -> None:
     """End this process when its parent has ended, even in a long episode."""
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -130,6 +130,12 @@ def end_with_parent(clean_up: Callable[[], object] = lambda: None) -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def end_group(leader: int) -> None:
+    """Kill all processes of a group. leader: the process it is named after, which may be dead."""
+    with suppress(ProcessLookupError, PermissionError):  # there are none; on macOS, only zombies
+        os.killpg(leader, signal.SIGKILL)
 
 
 def allow_open_files(wanted: int) -> None:

@@ -43,6 +43,10 @@ class TaskQueue:
             return False
         return True
 
+    def clear(self) -> None:
+        """Discard the tasks that wait for room in the pipe; workers take those that are in it."""
+        self._waiting = memoryview(b"")
+
     def empty(self) -> bool:
         """Return whether all tasks were taken."""
         return not self._waiting and not self.reader.poll()

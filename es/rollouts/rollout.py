@@ -1,6 +1,6 @@
 """Tasks and results, and the episode loop of training, evaluation and watching."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -115,9 +115,12 @@ def training_tasks(
     ]
 
 
-def evaluation_seed(seed: int, update: int, index: int) -> int:
-    """Return the seed of episode `index` of the evaluation after `update` updates."""
-    return derive_seeds(seed, update, Stream.EVALUATION, index + 1)[index]
+def evaluation_seeds(seed: int, update: int) -> Iterator[int]:
+    """Yield the seeds of the episodes of the evaluation after `update` updates, without end."""
+    done, count = 0, 100
+    while True:
+        yield from derive_seeds(seed, update, Stream.EVALUATION, count)[done:]
+        done, count = count, 2 * count  # so that the work grows with the number of seeds alone
 
 
 def evaluation_tasks(seed: int, update: int, episodes: int, cap: int) -> list[Task]:

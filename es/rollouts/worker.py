@@ -4,8 +4,10 @@ import ctypes
 import gc
 import os
 import signal
+import sys
 import time
 from contextlib import suppress
+from functools import partial
 from multiprocessing import connection
 from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple, Self
@@ -15,7 +17,7 @@ import numpy as np
 from es.errors import episode_trace, in_short
 from es.program import end_children, lasting_threads
 from es.rollouts.player import Player
-from es.rollouts.processes import TERMINAL_SIGNALS, end_with_parent
+from es.rollouts.processes import TERMINAL_SIGNALS, end_group, end_with_parent
 from es.rollouts.queue import take
 from es.rollouts.rollout import Recipe, Result, Snapshot, close
 
@@ -108,17 +110,21 @@ class Shared(NamedTuple):
 def work(results: connection.Connection, recipe: Recipe, shared: Shared, number: int) -> None:
     """Run worker `number`: build, then play tasks until the queue is closed."""
     gc.freeze()  # collecting imported objects would copy the pages that workers share
-    # Ctrl-C and a closed terminal reach every process, but the master decides when a worker ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # A group of its own ends as a whole, even if the worker is dead and its children are orphans.
+    os.setpgid(0, 0)
+    # The first two may have been sent to the master's group before. The others would stop a group
+    # in the background that uses the terminal.
+    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU):
+        signal.signal(ignored, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
-    end_with_parent(end_children)
+    end_with_parent(partial(end_group, os.getpid()))
     with suppress(OSError):  # the master closed the connection
         _serve(results, recipe, shared, number)
-    end_children()
-    if lasting_threads():  # Python would wait for them
-        os._exit(0)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads it, or it is closed
+            print(end="", file=stream, flush=True)
+    end_group(os.getpid())  # the master may be dead
 
 
 def _serve(results: connection.Connection, recipe: Recipe, shared: Shared, number: int) -> None:

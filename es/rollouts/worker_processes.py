@@ -6,7 +6,7 @@ import select
 import selectors
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing import connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -16,7 +16,7 @@ import psutil
 
 from es.errors import RunError
 from es.rollouts.interface import FAILURES
-from es.rollouts.processes import ROOT, control_groups, cores, for_helpers
+from es.rollouts.processes import ROOT, control_groups, cores, end_group, for_helpers
 from es.rollouts.rollout import Recipe
 from es.rollouts.worker import IDLE, Done, Failure, Parting, Ready, Shared, work
 
@@ -30,13 +30,8 @@ class Worker:
 
     def __init__(self, number: int, process: Any, ours: connection.Connection) -> None:
         self.number, self.process, self.connection = number, process, ours
-        # psutil also compares start times: without a fork server, the id may be reused.
-        try:
-            self.handle: psutil.Process | None = psutil.Process(process.pid)
-        except psutil.NoSuchProcess:
-            self.handle = None
         self.ready = False
-        self.killed_for = ""
+        self.killed_for = ""  # the cause in `LostWorker`
         self._poll = select.poll()  # ten times as quick as the connection's own
         self._poll.register(ours, select.POLLIN)
 
@@ -44,26 +39,10 @@ class Worker:
         """Return whether a message, or the end of the connection, can be received."""
         return bool(self._poll.poll(0))
 
-    def kill(self, reason: str) -> None:
-        """End it at once. reason: the cause in `LostWorker`."""
-        self.killed_for = reason
-        kill([self])
-
-
-def kill(workers: Sequence[Worker]) -> None:
-    """End workers at once, with all that their environments have started."""
-    handles = [each.handle for each in workers if each.handle]
-    family = {handle.pid for handle in handles}
-    with contextlib.suppress(psutil.NoSuchProcess):
-        if family:  # a look at all processes takes a few milliseconds
-            for each in psutil.Process().children(recursive=True):  # parents before their children
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    if each.ppid() in family:
-                        family.add(each.pid)
-                        handles.append(each)
-    for each in handles:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            each.kill()
+    def kill(self) -> None:
+        """End at once what its environment has started, and the worker if it is not dead yet."""
+        end_group(self.process.pid)
+        self.process.kill()  # a worker that is starting has no group yet
 
 
 class LostWorker(NamedTuple):
@@ -80,7 +59,7 @@ class WorkerProcesses:
     def __init__(self, context: BaseContext, recipe: Recipe, shared: Shared) -> None:
         self._context, self._recipe, self._shared = context, recipe, shared
         self.workers: dict[int, Worker] = {}
-        self._failed_starts = 0  # in a row
+        self.failed_starts = 0  # in a row
         self.selector = selectors.DefaultSelector()
 
     def start(self, number: int, attempts: int = ATTEMPTS) -> bool:
@@ -102,13 +81,13 @@ class WorkerProcesses:
     def replace(self, lost: LostWorker) -> str:
         """Start another worker, unless that keeps failing; return the outcome in words.
 
-        Raise RunError if no worker can be started.
+        Raise RunError if no worker can be started, and none is left that plays or starts.
         """
         number = lost.worker.number
         self._shared.playing[number] = IDLE
-        self._failed_starts = 0 if lost.worker.ready else self._failed_starts + 1
-        given_up = self._failed_starts >= FAILURES
-        if given_up and not any(worker.ready for worker in self.workers.values()):
+        self.failed_starts = 0 if lost.worker.ready else self.failed_starts + 1
+        given_up = self.failed_starts >= FAILURES
+        if given_up and not self.workers:
             raise RunError(f"no worker can be started: the last one {lost.cause}", lost.trace)
         replaced = not given_up and self.start(number)
         return "replaced" if replaced else f"going on with {len(self.workers)}"
@@ -118,7 +97,9 @@ class WorkerProcesses:
         now = time.monotonic()
         for number, worker in self.workers.items():
             if self._shared.playing[number] != IDLE and now - self._shared.since[number] > timeout:
-                worker.kill(f"was ended: its episode took over {timeout:g} s (--rollout-timeout)")
+                reason = f"was ended: its episode took over {timeout:g} s (--rollout-timeout)"
+                worker.killed_for = reason
+                worker.kill()
 
     def receive(self, worker: Worker) -> list[Done | LostWorker]:
         """Return a worker's messages, at least one; if it is lost, `LostWorker` is the last."""
@@ -143,12 +124,14 @@ class WorkerProcesses:
 
         Return what the user should know of their environments.
         """
-        playing = self._shared.playing
-        kill([each for each in self.workers.values() if playing[each.number] != IDLE])
+        for worker in self.workers.values():
+            if self._shared.playing[worker.number] != IDLE:
+                worker.kill()
         deadline = time.monotonic() + CLOSE_SECONDS
         for worker in self.workers.values():
             worker.process.join(max(0.0, deadline - time.monotonic()))
-        kill([each for each in self.workers.values() if each.process.is_alive()])
+        for worker in self.workers.values():
+            worker.kill()
         complaints: dict[str, None] = {}  # most often, all have the same
         for worker in self.workers.values():
             worker.process.join()
@@ -178,7 +161,7 @@ class WorkerProcesses:
     def _drop(self, worker: Worker, cause: str, trace: str = "") -> LostWorker:
         self.selector.unregister(worker.connection)
         worker.connection.close()
-        kill([worker])
+        worker.kill()
         worker.process.join(CLOSE_SECONDS)
         del self.workers[worker.number]
         return LostWorker(worker, cause, trace)

@@ -32,7 +32,7 @@ VALUES = (  # as JSON
 History = dict[str, dict[str, Any]]
 SOLVED = {"target", "mean", "std", "second_mean"}
 FRAME = torch.Size((1, 42, 42))
-RECENT = 3  # unperturbed returns whose mean has to reach the target before it is asked for
+RECENT = 3  # unperturbed returns whose mean has to reach the target before an evaluation
 MOST_BYTES = 2**31  # room for a hundred million parameters with two moments
 MOST_COUNTED = 2**62
 
@@ -41,9 +41,11 @@ class Counters(NamedTuple):
     """The progress of a run.
 
     episodes and frames count perturbed rollouts only. max_episode_length: the current cap of
-    training episodes. best_score: of best.safetensors (None: there is none yet). lr (before its
+    training episodes. best_score: the best so far (None: there is none yet). lr (before its
     schedule) and sigma: of the next update. evaluated: the update after which --eval-every last
     evaluated. recent: the last unperturbed returns, RECENT at most, if they are finite.
+    missed_update: the update after which an evaluation last missed --target-return.
+    missed_return: the recent_mean at that time (None: no evaluation has missed it).
     """
 
     update: int
@@ -56,6 +58,13 @@ class Counters(NamedTuple):
     sigma: float
     evaluated: int = 0
     recent: list[float] = []  # noqa: RUF012 (never changed)
+    missed_update: int = 0
+    missed_return: float | None = None
+
+    @property
+    def recent_mean(self) -> float:
+        """The mean of the RECENT last unperturbed returns; NaN while there are fewer."""
+        return sum(self.recent) / RECENT if len(self.recent) == RECENT else math.nan
 
 
 class Checkpoint(NamedTuple):
@@ -197,7 +206,7 @@ def _require_sound(checkpoint: Checkpoint) -> None:
     """Raise ValueError for values that have the right types, but occur in no run."""
     counters, settings = checkpoint.counters, checkpoint.settings
     solved, batch, spread = checkpoint.solved, checkpoint.vbn_batch, checkpoint.spread
-    returns = {"best_score", "recent"}
+    returns = {"best_score", "recent", "missed_return"}
     numbers = [number for name, number in counters._asdict().items() if name not in returns]
     largest = max(number for number in numbers if isinstance(number, int))
     sound = counters.max_episode_length and counters.lr and 1e-30 <= counters.sigma <= 1e30

@@ -4,8 +4,10 @@ import errno
 import fcntl
 import itertools
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +20,7 @@ VIDEOS = "videos"
 LOCK = ".lock"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR)
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 class InUseError(UsageError):
@@ -25,7 +28,10 @@ class InUseError(UsageError):
 
 
 class RunDir:
-    """A locked directory. The system frees the lock when the process ends."""
+    """A locked directory. The system frees the lock when the process ends.
+
+    A file system without locks, such as some NFS and Lustre mounts, protects no directory.
+    """
 
     def __init__(self, path: Path, lock: IO[str]) -> None:
         self.path, self._lock = path, lock
@@ -98,18 +104,34 @@ def open_existing(path: Path, named: str = "--run-dir", *, shared: bool = False)
     """Make the directory unless it exists, and lock it.
 
     shared: several processes may lock it so at once. Raise UsageError if it cannot be written, and
-    InUseError if another process has locked it.
+    InUseError if another process has locked it. Without locks in the file system, warn once.
     """
     with writable(path, named):
         path.mkdir(parents=True, exist_ok=True)
-        lock = (path / LOCK).open("a")
+        lock = (path / LOCK).open("a+")  # NFS gives a shared lock only for reading
         try:
             fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-        else:
-            return RunDir(path, lock)
-    raise InUseError(f"{named} {path}: another run is writing there; wait for it or choose another")
+        except OSError as error:
+            if isinstance(error, BlockingIOError):
+                lock.close()
+                raise InUseError(
+                    f"{named} {path}: another run is writing there; wait for it or choose another"
+                ) from error
+            if error.errno not in NO_LOCKS:
+                raise
+            _warn_of_no_locks(path.absolute().parent, error.strerror)
+        return RunDir(path, lock)
+
+
+@cache  # so that it warns once
+def _warn_of_no_locks(folder: Path, reason: str) -> None:
+    with suppress(OSError):
+        print(
+            f"warning: {folder}: its file system has no locks ({reason}), so nothing keeps two "
+            "runs from writing to one directory",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def default_path(folder: str, env_name: str) -> Path:

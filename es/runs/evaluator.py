@@ -48,7 +48,7 @@ class Evaluator:
         """Play an update's perturbations and the unperturbed parameters, `cap` steps at most.
 
         With --frames-per-update, ask for further perturbations until they have seen so many steps.
-        With --training-ep-len, the population's unperturbed return is that of whole episodes.
+        The population's unperturbed return is that of whole episodes, whatever the cap.
         """
         config, strategy = self._run.config, self._run.strategy
         name, episodes = f"update {strategy.update + 1}", config.episodes_per_perturbation
@@ -61,7 +61,8 @@ class Evaluator:
         if config.frames_per_update:
             steps = sum(result.steps for result in perturbed)
             while count < (count := grown(count, steps, config.frames_per_update, config.n_most)):
-                further = self._play(self._tasks(count, cap)[len(perturbed) + episodes :], name)
+                before = len(perturbed) + episodes
+                further = self._play(self._tasks(count, cap)[before:], name, before)
                 steps += sum(result.steps for result in further)
                 perturbed += further
         results = perturbed + unperturbed
@@ -81,14 +82,14 @@ class Evaluator:
     def _first_tasks(self, cap: int) -> list[Task]:
         """Return the tasks of an update's first perturbations.
 
-        With --training-ep-len, the unperturbed episodes to their ends come before them: they last
+        If these are capped, the unperturbed episodes to their ends come before them: they last
         longest, and no worker should be left alone with one.
         """
         tasks, config = self._tasks(self._run.strategy.n, cap), self._run.config
-        if config.training_ep_len is None:
+        most = config.max_episode_length
+        if cap == most:
             return tasks
         whole = tasks[-config.episodes_per_perturbation :]
-        most = config.max_episode_length
         return [
             *(task._replace(index=len(tasks) + i, cap=most) for i, task in enumerate(whole)),
             *tasks,
@@ -124,7 +125,8 @@ class Evaluator:
         parts = (tasks,) if target == -math.inf else (tasks[:few], tasks[few:])
         returns, start = list[float](), time.monotonic()
         for part in parts:
-            returns += [result.episode_return for result in self._play(part, name)]
+            results = self._play(part, name, len(returns), count)
+            returns += [result.episode_return for result in results]
             mean, std = mean_and_std(returns)
             # By chance, a mean strays from the true one by more than this once in twenty times.
             if len(returns) == count or mean + 2 * std / math.sqrt(few - 1) < target:
@@ -136,16 +138,14 @@ class Evaluator:
         )
         return Evaluation(update, returns, mean, std)
 
-    def reach_target(self, recent: Sequence[float], update: int) -> dict[str, float] | None:
+    def reach_target(self, update: int) -> dict[str, float] | None:
         """Return the evaluation in which the policy reaches --target-return, or None.
 
         A second one has to confirm the first, which may be lucky if it is asked again and again.
-        recent: unperturbed returns; if their mean is below the target, nothing is played.
         """
         config, last = self._run.config, self.last
         target, count = config.target_return, config.eval_episodes
-        if target is None or not sum(recent) / len(recent) >= target:  # one may be NaN
-            return None
+        assert target is not None
         if last is None or last.update != update:
             last = self._evaluate(update, "evaluation", 0, target)
             if len(last.returns) == count:
@@ -163,12 +163,23 @@ class Evaluator:
         steps, self._steps = self._steps, 0
         return steps / (self._since - before)
 
-    def _play(self, tasks: Sequence[Task], name: str) -> list[Result]:
-        """Return the tasks' results, in task order."""
+    def _play(
+        self, tasks: Sequence[Task], name: str, before: int = 0, total: int = 0
+    ) -> list[Result]:
+        """Return the tasks' results, in task order.
+
+        name: of the batch that they are part of. before, total: its episodes that have been played
+        already, and all that are known of, for the console.
+        """
         console = self._run.monitor.console
-        console.begin(name, len(tasks))
+        console.begin(name, max(total, before + len(tasks)))
+        console.progress(before)
+
+        def progress(done: int) -> None:
+            console.progress(before + done)
+
         with self._naming_environment(), self._interrupts.allowed():
-            results = self._run.pool.evaluate(self._snapshot(), tasks, console.progress)
+            results = self._run.pool.evaluate(self._snapshot(), tasks, progress)
         self._steps += sum(result.steps for result in results)
         return results
 

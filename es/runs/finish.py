@@ -1,5 +1,6 @@
 """When a run ends, and how: the ending conditions, the last line and the exit status."""
 
+import math
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
@@ -23,6 +24,7 @@ from es.runs.directory import LATEST, PROGRESS, open_existing
 from es.runs.restored import Restored, scored_alike
 
 MISSED = 1  # exit status of a run that did not reach its target
+AGAIN = 10  # updates after an evaluation that missed the target until the next one at the latest
 LIMITS = ("max_frames", "max_minutes", "max_gradient_updates")
 
 
@@ -39,6 +41,18 @@ def evaluation_due(config: Config, counters: Counters) -> bool:
     """Return whether --eval-every wants these parameters evaluated."""
     every, update = config.eval_every, counters.update
     return every is not None and update % every == 0 and update > counters.evaluated
+
+
+def target_due(config: Config, counters: Counters) -> bool:
+    """Return whether these parameters are to be evaluated for --target-return.
+
+    The mean of the recent unperturbed returns has to reach the target. After an evaluation that
+    missed it, this mean has to rise, or AGAIN updates have to pass.
+    """
+    mean, missed = counters.recent_mean, counters.missed_return
+    if config.target_return is None or not config.target_return <= mean < math.inf:
+        return False
+    return missed is None or mean > missed or counters.update >= counters.missed_update + AGAIN
 
 
 def ending(config: Config, counters: Counters) -> str | None:
@@ -71,6 +85,8 @@ def met_before(config: Config, restored: Restored) -> str | None:
         return None
     if solved := solved_before(config, restored):
         return f"a mean return of {solved['mean']:.2f} (--target-return)"
+    if target_due(config, restored.counters):
+        return None
     return ending(config, restored.counters)
 
 
@@ -85,7 +101,9 @@ def solved_before(config: Config, restored: Restored) -> dict[str, float] | None
 
 def pausing(config: Config, counters: Counters) -> bool:
     """Return whether no update follows at once."""
-    return bool(evaluation_due(config, counters) or ending(config, counters))
+    return bool(
+        evaluation_due(config, counters) or target_due(config, counters) or ending(config, counters)
+    )
 
 
 def finished_already(
@@ -180,7 +198,7 @@ def conclude(
             error.status = interrupted.status
         raise error
     if interrupted:
-        return interrupted.status, f"Interrupted after {done}. Carry on: {carry_on}"
+        return interrupted.status, f"Interrupted after {done}. Carry on:\n  {carry_on}"
     if solved:
         return 0, (
             f"Solved: mean {solved['mean']:.2f}, standard deviation {solved['std']:.2f} over "
@@ -193,11 +211,23 @@ def conclude(
     return 0, f"Finished: {done}{saved}"
 
 
-def say_last(config: Config, run_dir: Path, console: Terminal, status: int, last_line: str) -> None:
-    """Say what to try after a run that missed its target, how to watch it, and the last line."""
+def how_to_watch(config: Config, checkpoint: Path, *, drawable: bool) -> str:
+    """Return the command that shows a policy or, if its environment has no pictures, plays it."""
+    what = "Watch it:" if drawable else "Play it (its environment has no render mode rgb_array):"
+    play = continue_command(config, checkpoint, *watching(drawable=drawable))
+    return f"{what}\n  {play}"
+
+
+def say_last(
+    config: Config, run: Path, console: Terminal, status: int, last_line: str, *, drawable: bool
+) -> None:
+    """Say what to try after a run that missed its target, how to watch it, and the last line.
+
+    run: its directory. drawable: whether its environment can be drawn.
+    """
     if status == MISSED:
-        console.say(_advice(config, run_dir))
-    console.say(f"Watch it: {continue_command(config, run_dir / LATEST, *watching())}")
+        console.say(_advice(config, run))
+    console.say(how_to_watch(config, run / LATEST, drawable=drawable))
     console.close(last_line)
 
 

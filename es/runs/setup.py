@@ -15,7 +15,9 @@ class Setup(NamedTuple):
     make_module: makes the network as a torch module, whose parameters are yet to be loaded.
     vbn_batch: (128, 1, 42, 42) float32, if virtual batch normalisation is used. unseen: the entries
     of observations that the network does not see. unlimited: whether no limit of an episode's steps
-    is known. kept: tensors of the user's own network that are not trained, by name.
+    is known. kept: tensors of the user's own network that are not trained, by name. drawable:
+    whether the environment names the render mode rgb_array. repeatable: whether the same episode
+    began alike each time.
     """
 
     environment: dict[str, Any]
@@ -26,6 +28,8 @@ class Setup(NamedTuple):
     unseen: Sequence[str] = ()
     unlimited: bool = False
     kept: dict[str, Tensor] = {}  # noqa: RUF012 (nobody writes to it)
+    drawable: bool = True
+    repeatable: bool = True
 
     @property
     def normalized_inputs(self) -> int:

@@ -59,7 +59,6 @@ def start_run(
     wandb = None
     if config.wandb:
         wandb = WandbReporter(console.say, console.warn)
-        stack.callback(wandb.kill)
     ours = restored if isinstance(restored, Checkpoint) else None
     if setup.network["kind"] == "mlp" and not config.small_net:
         console.say(
@@ -69,6 +68,11 @@ def start_run(
         config = dataclasses.replace(config, small_net=True)
     if setup.unseen:
         console.say(f"Text is not seen: {', '.join(setup.unseen)}.")
+    if not setup.repeatable:
+        console.warn(
+            f"--env-name {config.env_name}: the same episode differs when it is played again, so "
+            "results depend on chance and on the number of workers; draw from self.np_random alone"
+        )
     default, restore = rundir.default_path("checkpoints", config.env_name), Path(config.restore)
     most = config.max_episode_length
     if not restored and most == Config.max_episode_length and setup.unlimited:
@@ -220,5 +224,6 @@ def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -
     alike, there = scored_alike(config, ours), (Path(config.restore).parent / rundir.BEST).exists()
     if same_run and there and same_way and alike:
         return counters
-    recent = counters.recent if alike else []
-    return counters._replace(best_score=None, evaluated=0, recent=recent)
+    if not alike:
+        counters = counters._replace(recent=[], missed_update=0, missed_return=None)
+    return counters._replace(best_score=None, evaluated=0)

@@ -12,12 +12,11 @@ from es.config.learning import default_lr
 from es.config.sources import write_toml
 from es.errors import RunError, UsageError, in_one_line
 from es.program import command
-from es.rendering.window import watching
 from es.reports import plotting
 from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
 from es.runs.directory import LATEST, write_text
-from es.runs.finish import continue_command
+from es.runs.finish import how_to_watch
 from es.sweeps.space import base_params, trial_settings
 from es.sweeps.study import (
     FRAMES,
@@ -105,10 +104,10 @@ def conclude(study: optuna.Study, sweep: Sweep, console: Terminal) -> str:
     console.say(
         f"Best: trial {best.number}, {_found(sweep, best)}\n"
         f"{_gain(study, sweep, best)}"
-        f"Watch it: {continue_command(sweep.base, run / LATEST, *watching())}"
+        f"{how_to_watch(sweep.base, run / LATEST, drawable=sweep.drawable)}"
     )
     train = command("main", "--config", sweep.directory / BEST_SETTINGS)
-    return f"Train with its settings (for longer: give another budget, too): {train}"
+    return f"Train with its settings (for longer: give another budget, too):\n  {train}"
 
 
 def _gain(study: optuna.Study, sweep: Sweep, best: FrozenTrial) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import statistics
 import time
@@ -17,8 +18,8 @@ import optuna
 from es.config import Config
 from es.config.sources import write_toml
 from es.reports.tables import TableReader
-from es.rollouts.processes import for_helpers
-from es.runs.directory import PROGRESS, write_text
+from es.rollouts.processes import end_group, for_helpers
+from es.runs.directory import LATEST, PROGRESS, write_text
 from es.sweeps.trial import OUTCOME, TRIAL_SETTINGS, Play, run_trial
 
 MILESTONES = 10  # of the budget, at which trials are compared
@@ -42,15 +43,22 @@ def budget(config: Config) -> tuple[str, float]:
 class RunningTrial:
     """A trial in a process of its own, whose files are in `directory`.
 
-    frames: training steps so far. pruned: whether it was interrupted since others were better.
+    A trial that was interrupted continues from its latest checkpoint, if it has one.
+
+    reported: the last milestone that Optuna knows of an interrupted trial. frames: training steps
+    so far. pruned: whether it was interrupted since others were better.
     """
 
-    def __init__(self, trial: optuna.Trial, config: Config, directory: Path, play: Play) -> None:
+    def __init__(
+        self, trial: optuna.Trial, config: Config, directory: Path, play: Play, reported: int = 0
+    ) -> None:
         self.trial, self.pruned, self.frames = trial, False, 0
         self._directory, self._rows = directory, TableReader(directory / PROGRESS)
         self._returns: deque[float] = deque(maxlen=MEAN_OF)
-        (self._column, self._total), self._milestone = budget(config), 0
-        directory.mkdir()  # a trial's number is its own
+        (self._column, self._total), self._milestone = budget(config), reported
+        if not (directory / LATEST).exists():  # it was interrupted before it had saved anything
+            shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(exist_ok=True)
         write_text(directory / TRIAL_SETTINGS, write_toml(config.saved() | {"silent": True}))
         context = multiprocessing.get_context("forkserver")
         self.process = context.Process(target=run_trial, args=(play, directory))
@@ -59,6 +67,7 @@ class RunningTrial:
 
     def follow(self) -> None:
         """Report the milestones that were reached; interrupt the trial if Optuna prunes it."""
+        before = self._milestone
         with contextlib.suppress(OSError, ValueError):  # it is not there yet, or is damaged
             for row in self._rows.new_rows():
                 self.frames = int(row["frames"])
@@ -67,8 +76,10 @@ class RunningTrial:
                 while self._milestone < reached:
                     self._milestone += 1
                     self.trial.report(self._mean, self._milestone)
-        # Not row by row: a trial that has come to its end is not one to be given up.
-        if not self.pruned and 0 < self._milestone < MILESTONES and self.trial.should_prune():
+        # Not row by row: a trial that has come to its end is not one to be given up. Only after a
+        # report, since Optuna reads all trials from the disk to answer.
+        reported = before < self._milestone < MILESTONES
+        if reported and not self.pruned and self.trial.should_prune():
             self.pruned = True
             self.send(signal.SIGINT)  # it saves its run and ends
 
@@ -89,6 +100,7 @@ class RunningTrial:
     def outcome(self) -> dict[str, Any]:
         """Return what its process, which has ended, has left: {} if it was interrupted."""
         self.process.join()
+        self.kill()
         with contextlib.suppress(OSError, ValueError):
             return json.loads((self._directory / OUTCOME).read_text())
         code = self.process.exitcode
@@ -102,6 +114,12 @@ class RunningTrial:
             if self.process.is_alive() and self.process.pid:
                 os.kill(self.process.pid, number)
 
+    def kill(self) -> None:
+        """End at once what its environment has started, and its process if it is not dead yet."""
+        if self.process.pid:
+            end_group(self.process.pid)
+        self.process.kill()  # it may have no group yet
+
 
 def end_trials(trials: Sequence[RunningTrial]) -> None:
     """End all trials within CLOSE_SECONDS, with their runs saved if that is possible."""
@@ -110,5 +128,5 @@ def end_trials(trials: Sequence[RunningTrial]) -> None:
     deadline = time.monotonic() + CLOSE_SECONDS
     for each in trials:
         each.process.join(max(0.0, deadline - time.monotonic()))
-        each.send(signal.SIGKILL)
+        each.kill()
         each.process.join()

@@ -30,7 +30,10 @@ OF_THE_COMMAND = {"workers", "run_dir", "silent"}  # settings that change no tri
 
 
 class Sweep(NamedTuple):
-    """What holds for all trials. total: how many; jobs: at once; seed: of the sampler."""
+    """What holds for all trials.
+
+    total: how many; jobs: at once; seed: of the sampler. drawable: whether the environment is.
+    """
 
     base: Config
     space: Space
@@ -38,6 +41,7 @@ class Sweep(NamedTuple):
     total: int
     jobs: int
     seed: int | None = None
+    drawable: bool = True
 
     def trial_directory(self, number: int) -> Path:
         """Return where a trial is written."""
@@ -48,8 +52,9 @@ class Sweep(NamedTuple):
 def open_study(sweep: Sweep) -> Iterator[optuna.Study]:
     """Open the study in the sweep's directory, or a new one.
 
-    What was running when an older process was killed is queued again. Raises UsageError if the
-    study is of another sweep, or its file cannot be used, and RunError if that fails later.
+    Trials that were interrupted are queued, to be continued under their numbers. Raises
+    UsageError if the study is of another sweep, or its file cannot be used, and RunError if that
+    fails later.
     """
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
     path = sweep.directory / STUDY
@@ -84,7 +89,7 @@ def _load(storage: optuna.storages.RDBStorage, sweep: Sweep) -> optuna.Study:
     trials = study.get_trials(deepcopy=False)
     for trial in trials:
         if trial.state == TrialState.RUNNING:
-            _queue_again(study, trial)
+            storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
     # A sampler that begins anew would choose again what it chose at first.
     seed = None if sweep.seed is None else (sweep.seed + len(trials)) % SEEDS
     study.sampler = optuna.samplers.TPESampler(seed=seed)
@@ -108,7 +113,10 @@ def _identify(study: optuna.Study, sweep: Sweep) -> None:
 
 
 def done_trials(study: optuna.Study) -> list[FrozenTrial]:
-    """Return the trials that count: not those that were interrupted, which failed for no reason."""
+    """Return the trials that have ended.
+
+    Earlier versions noted an interrupted trial as one that has failed for no reason.
+    """
     ended = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
     trials = study.get_trials(deepcopy=False, states=ended)
     return [each for each in trials if each.state != TrialState.FAIL or REASON in each.user_attrs]
@@ -151,7 +159,8 @@ def search(
                 trial = study.ask(sweep.space)
                 config = trial_settings(sweep.base, trial.params)
                 directory = sweep.trial_directory(trial.number)
-                running.append(RunningTrial(trial, config, directory, play))
+                last_step = study.get_trials(deepcopy=False)[trial.number].last_step
+                running.append(RunningTrial(trial, config, directory, play, last_step or 0))
             state = ", ".join(each.describe() for each in running)
             progress(f"{len(done)} of {sweep.total} trials | {state}")
             with interrupts.allowed():
@@ -170,10 +179,8 @@ def search(
     finally:
         end_trials(running)
         for each in running:
-            if each.complete:
+            if each.complete:  # the others are continued by the next command
                 report(_tell(study, each))
-            else:
-                _queue_again(study, each.trial)
 
 
 def _tell(study: optuna.Study, ended: RunningTrial) -> FrozenTrial:
@@ -187,10 +194,3 @@ def _tell(study: optuna.Study, ended: RunningTrial) -> FrozenTrial:
     reason = outcome.get("error", f"its mean return is {value}" if outcome else "interrupted")
     trial.set_user_attr(REASON, reason)
     return study.tell(trial, state=TrialState.FAIL)
-
-
-def _queue_again(study: optuna.Study, trial: optuna.Trial | FrozenTrial) -> None:
-    """Have an interrupted trial's parameters played before others, as another trial."""
-    if trial.params:
-        study.enqueue_trial(trial.params)
-    study.tell(trial.number, state=TrialState.FAIL)

@@ -12,7 +12,7 @@ from es.errors import in_short
 from es.interrupts import Interrupts
 from es.program import execute, leave
 from es.reports import NO_CURVE
-from es.rollouts.processes import TERMINAL_SIGNALS, end_with_parent
+from es.rollouts.processes import TERMINAL_SIGNALS, end_group, end_with_parent
 from es.runs.directory import write_text
 
 TRIAL_SETTINGS, OUTPUT, OUTCOME = "trial.toml", "output.txt", "outcome.json"
@@ -27,9 +27,9 @@ def run_trial(play: Play, directory: Path) -> None:
     os.setsid()  # the terminal's Ctrl-C is for the sweep, which then interrupts its trials
     for number in TERMINAL_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    end_with_parent()
+    end_with_parent(partial(end_group, os.getpid()))
     os.environ[NO_CURVE] = "yes"  # trials are compared by their values
-    with (directory / OUTPUT).open("wb") as output:
+    with (directory / OUTPUT).open("ab") as output:
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)

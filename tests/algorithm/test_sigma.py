@@ -1,10 +1,14 @@
 """Sigma that decays, and sigmas that adapt."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
+from es import noise
 from es.algorithm.shaping import SHAPINGS
 from es.algorithm.strategy import Strategy
+from es.noise import weighted_sum
 from tests.algorithm.formulas import RETURNS, SIZE, brute_force_direction, noise_of, theta
 
 
@@ -17,14 +21,14 @@ def test_sigmas_adapt_by_the_brute_force_formulas_of_pgpe(shaping):
     strategy = Strategy(theta(), n=8, sigma=0.05, lr=0.1, seed=3, shaping=shaping, sigma_lr=1.0)
     sigmas, expected = np.full(SIZE, 0.05), theta().astype(np.float64)
     for _ in range(3):
-        noise, utilities = noise_of(strategy), SHAPINGS[shaping](RETURNS)
-        direction = sum(u * sigmas * eps for u, eps in zip(utilities, noise, strict=True)) / 8
+        drawn, utilities = noise_of(strategy), SHAPINGS[shaping](RETURNS)
+        direction = sum(u * sigmas * eps for u, eps in zip(utilities, drawn, strict=True)) / 8
         expected += 0.1 * direction / np.mean(sigmas**2)
         utilities = utilities / utilities.std() * np.arange(8).std() / 7
         gradient = np.zeros(SIZE)
         for pair in range(4):
             advantage = (utilities[2 * pair] + utilities[2 * pair + 1]) / 2 - utilities.mean()
-            gradient += advantage * sigmas * (noise[2 * pair] ** 2 - 1) / 4
+            gradient += advantage * sigmas * (drawn[2 * pair] ** 2 - 1) / 4
         step = np.clip(gradient, -0.2 * sigmas, 0.2 * sigmas)
         assert 0 < np.sum(step != gradient) < SIZE
         sigmas += step
@@ -33,6 +37,17 @@ def test_sigmas_adapt_by_the_brute_force_formulas_of_pgpe(shaping):
         np.testing.assert_allclose(strategy.sigma * strategy.spread, sigmas, rtol=1e-5)
         np.testing.assert_allclose(strategy.theta, expected, rtol=1e-4, atol=1e-5)
         assert np.mean(strategy.spread.astype(np.float64) ** 2) == pytest.approx(1)
+
+
+def test_one_pass_over_the_noise_gives_the_step_and_the_sigmas(monkeypatch):
+    """By the sum that the strategy is given, which has threads or a cluster."""
+    draws, sum_noise = Mock(side_effect=noise.draw), Mock(side_effect=weighted_sum)
+    strategy = Strategy(theta(), n=8, sigma=0.05, lr=0.1, sigma_lr=1.0, sum_noise=sum_noise)
+    monkeypatch.setattr(noise, "draw", draws)
+    strategy.tell(RETURNS)
+    assert (sum_noise.call_count, draws.call_count) == (1, 4)
+    assert strategy.spread is not None
+    assert strategy.spread.std() > 0
 
 
 def test_the_largest_returns_leave_sigmas_in_the_range_of_numbers():

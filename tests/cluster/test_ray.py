@@ -9,6 +9,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -52,7 +54,7 @@ def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, folder):
     # All but what torch makes when it is imported.
     assert all(path.name.startswith("torchinductor_") for path in folder.iterdir())
     assert read(RUN / "latest.safetensors").counters.update >= 1
-    assert out.splitlines()[-1].startswith("Interrupted after ")
+    assert out.splitlines()[-2].startswith("Interrupted after ")
 
 
 def test_the_death_of_the_master_ends_a_ray_of_its_own(start, folder):
@@ -134,3 +136,21 @@ def test_what_a_script_defines_travels_to_the_workers(folder):
     there, here = (read(f"{run}/latest.safetensors") for run in ("there", "here"))
     assert there.counters.update == 2
     assert same_run(there, here)
+
+
+def test_a_sum_that_nobody_waits_for_ends_though_a_node_is_silent(monkeypatch):
+    from es.cluster.dispatcher import Dispatcher
+
+    agent: Any = SimpleNamespace(sum_noise=SimpleNamespace(remote=lambda *part: object()))
+    nodes = SimpleNamespace(ready=[SimpleNamespace(agent=agent, call=None)])
+    asked: list[float] = []
+
+    def wait(sums, *, num_returns, timeout):
+        asked.append(timeout)
+        return [], sums
+
+    monkeypatch.setattr("ray.wait", wait)
+    one: Any = SimpleNamespace(_nodes=nodes)
+    with pytest.raises(EOFError):
+        Dispatcher.sum_noise(one, [(1, 1.0)], 10, 1.0, lambda: len(asked) == 3)
+    assert sum(asked) < 2  # seconds

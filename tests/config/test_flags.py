@@ -106,7 +106,10 @@ def test_the_help_text_calls_the_program_as_it_was_started(started, name, monkey
             "--n 4 --hidden-sizes 64,64",
             "'64,64' does not fit; expected --hidden-sizes [INT [INT ...]]",
         ),
-        ("--n", "Missing value for argument '--n'. Expected 1 values; see --help"),
+        ("--n", "--n needs a value: it must be from 2 to 1,000,000; see --help"),
+        ("--ray", "--ray needs a value: it must be 'auto', 'local' or HOST:PORT of a cluster"),
+        ("--lr-schedule", "--lr-schedule needs a value: one of constant, linear, cosine; see"),
+        ("--config", "--config needs a value; see --help"),
         ("stray --n 2", "Unrecognized options: stray; see --help"),
         ("--no-small-net yes", "Unrecognized options: yes; see --help"),
         ("--sigma-mim 3", "--sigma-mim, 3; perhaps you meant --sigma-min FLOAT"),
@@ -149,6 +152,7 @@ def test_help_is_grouped_complete_and_light():
     assert result.stdout.endswith("[]\n")
     for name in FIELDS:
         assert flag(name) in result.stdout
+    assert "  python -m es --config CartPole-v1\n" in result.stdout
     for group in ("task", "algorithm", "ending", "evaluation", "run", "watching"):
         assert f"{group} options" in result.stdout
 

@@ -92,10 +92,11 @@ def test_a_rate_that_has_decayed_to_nothing_is_loaded_again(program):
 
 
 def test_a_target_that_was_met_otherwise_is_not_met(program):
-    learned(program, "--target-return", -5000, "--eval-episodes", 1)
+    target = ("--target-return", -5000, "--eval-episodes", 1)
+    learned(program, *target, "--max-gradient-updates", 3)
     again = ("--restore", "run/latest.safetensors", "--workers", 0, "--silent", "--override")
     assert program(*again)[1].startswith("Finished already")
-    status, out, _ = program(*again, "--env-kwargs", "g=30")
+    status, out, _ = program(*again, "--env-kwargs", "g=30", "--max-gradient-updates", 6)
     assert status == 0
     assert out.startswith("Solved")
 

@@ -17,6 +17,16 @@ def test_environments_are_listed_with_their_spaces_and_settings(program):
     assert "Acrobot" not in out
 
 
+def test_all_environments_are_listed_by_name_without_being_made(program, monkeypatch):
+    monkeypatch.setattr("es.envs.make_env", None)
+    status, out, err = program("--list-envs")
+    assert (status, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    assert ["CartPole-v1", "configs/CartPole-v1.toml"] in lines
+    assert ["ALE/Pong-v5"] in lines
+    assert "--list-envs NAME" in out.splitlines()[-1]
+
+
 def test_settings_of_ones_own_are_listed_or_left_out(program, monkeypatch):
     monkeypatch.setattr("es.config.shipped.CONFIGS", Path())
     Path("mine.toml").write_text('env_name = "CartPole-v1"')

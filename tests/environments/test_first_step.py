@@ -67,3 +67,47 @@ def test_what_does_not_is_one_line(first, outcome, words):
         check_first_step(Odd(first, outcome), "Odd-v0")
     assert "\n" not in error.value.message
     assert ("Traceback" in error.value.trace) == any(each is burn for each in (first, outcome))
+
+
+class Drawing(Odd):
+    """Shows what a generator draws; `own`: in place of the environment's."""
+
+    def __init__(self, own=None):
+        super().__init__(FIRST, NEXT)
+        self.own = own
+
+    def reset(self, *, seed=None, options=None):
+        gymnasium.Env.reset(self, seed=seed)
+        generator = self.own or self.np_random
+        return generator.uniform(-1, 1, 2), {}
+
+
+def test_a_start_that_differs_from_itself_is_noticed(monkeypatch):
+    monkeypatch.setattr("es.environments.first_step.SECONDS", 60)
+    assert check_first_step(Drawing(), "Drawing-v0")
+    assert check_first_step(Drawing(np.random), "Drawing-v0")  # which each episode seeds
+    assert not check_first_step(Drawing(np.random.default_rng(0)), "Drawing-v0")
+
+
+def test_a_run_whose_episodes_differ_by_chance_says_so_once(program, monkeypatch):
+    monkeypatch.setattr("es.environments.first_step.SECONDS", 60)
+    generator = np.random.default_rng(0)  # of a module, say
+    gymnasium.register("Drawing-v0", lambda **_: Drawing(generator), max_episode_steps=2)
+    run = ("--env-name", "Drawing-v0", "--small-net", "--n", 2, "--workers", 0)
+    status, _, err = program(*run, "--max-gradient-updates", 2)
+    del gymnasium.registry["Drawing-v0"]
+    assert (status, err.count("\n")) == (0, 1)
+    assert err.startswith("warning: --env-name Drawing-v0: the same episode differs when it is pl")
+
+
+def test_the_shared_generators_are_left_as_they_were():
+    np.random.seed(3)
+    expected = np.random.random()
+    np.random.seed(3)
+    check_first_step(Drawing(), "Drawing-v0")
+    assert np.random.random() == expected
+
+
+def test_a_later_start_that_fails_is_left_to_the_run():
+    outcomes = iter([NEXT, NEXT])
+    assert check_first_step(Odd(FIRST, lambda: next(outcomes)), "Odd-v0")

@@ -3,9 +3,11 @@
 import cv2
 import numpy as np
 import pytest
+from gymnasium import spaces
 
-from es.environments.images import ImageNormalizer, PreprocessImage, preprocess
+from es.environments.images import ImageNormalizer, ImageView, PreprocessImage, preprocess
 from es.envs import describe_env, make_env
+from tests.environments.test_spaces import Showing
 
 
 def test_shrinking_against_the_definition():
@@ -16,6 +18,19 @@ def test_shrinking_against_the_definition():
     assert result.shape == (1, 42, 42)
     assert result.dtype == np.float32
     np.testing.assert_allclose(result[0], small.mean(axis=2) / 255, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float64", "int64", "uint16", "bool", "list"])
+def test_a_picture_of_another_type_than_its_space_is_seen_as_its_numbers(kind):
+    """Of which whole numbers are bytes, and floats are not rounded to these."""
+    env = Showing(spaces.Box(0, 255, (40, 50, 3), np.uint8))
+    frame = np.random.default_rng(0).integers(0, 2 if kind == "bool" else 256, (40, 50, 3))
+    given = frame.tolist() if kind == "list" else frame.astype(kind)
+    views = [ImageView(env) for _ in range(2)]
+    for view in views:
+        view.reset()
+    seen, expected = views[0](given), views[1](frame.astype(np.uint8))
+    np.testing.assert_allclose(seen, expected, atol=0.1 if "float" in kind else 0)
 
 
 def test_images_that_are_not_atari_screens_are_seen_whole():

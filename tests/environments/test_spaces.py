@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces, wrappers
 
-from es.environments.images import PreprocessImage
+from es.environments.images import ImageView, PreprocessImage
 from es.environments.spaces import as_vector, describe_actions, is_image, take_picture
 from es.errors import UsageError
 
@@ -179,7 +179,8 @@ def test_images_of_other_shapes_are_seen_alike():
     ):  # fmt: skip
         high = 255 if frame.max() > 1 else 1
         space = spaces.Box(0, high, frame.shape, frame.dtype.type)
-        env = PreprocessImage(Showing(space))
+        showing = Showing(space)
+        env = PreprocessImage(showing, ImageView(showing))
         env._view.reset()
         seen = env.observation(frame)
         assert seen.shape == (1, 42, 42)

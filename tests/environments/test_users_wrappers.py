@@ -2,11 +2,26 @@
 
 import re
 
+import gymnasium
 import pytest
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
 
 from es.envs import describe_env, make_bare_env, make_env, max_steps
 from es.errors import UsageError
 from tests.checkpoints import read, same_run
+
+
+@pytest.fixture
+def registered():
+    """Registers a function that makes an environment, until the test ends; its name."""
+
+    def register(make):
+        gymnasium.register("Registered-v0", make)
+        return "Registered-v0"
+
+    yield register
+    del gymnasium.registry["Registered-v0"]
+
 
 FILTER = "gymnasium.wrappers:FilterObservation"
 
@@ -43,6 +58,20 @@ def test_lists_are_arrays_where_a_wrapper_asks_for_an_array():
     assert env.step(0)[1] == 0.5 - 6
 
 
+def test_lists_are_arrays_for_the_wrappers_of_gymnasium():
+    """Whose annotations are unions, in which a number stays one."""
+    rescale, box = (
+        "gymnasium.wrappers:RescaleObservation",
+        ("min_obs=[0, 0, 0]", "max_obs=[1, 2, 3]"),
+    )
+    space = make_env(wrapped("Pendulum-v1", rescale, *box)).observation_space
+    assert isinstance(space, gymnasium.spaces.Box)
+    assert space.high.tolist() == [1, 2, 3]
+    space = make_env(wrapped("Pendulum-v1", rescale, "min_obs=0", "max_obs=2")).observation_space
+    assert isinstance(space, gymnasium.spaces.Box)
+    assert space.high.tolist() == [2, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -52,13 +81,51 @@ def test_lists_are_arrays_where_a_wrapper_asks_for_an_array():
         (["tests.strange:BOX"], "tests.strange has no such wrapper$"),
         (["inspect:getdoc"], "makes a str, and not an environment"),
         (["gymnasium.wrappers:NormalizeObservation"], "give --obs-norm"),
-        (["gymnasium.wrappers:NormalizeReward"], "leave it out"),
+        (["gymnasium.wrappers:NormalizeReward"], "remove it"),
         (["gymnasium.wrappers:RecordVideo", "video_folder=x"], "give --video-every"),
     ],
 )
 def test_what_is_no_wrapper_is_an_error(words, said):
     with pytest.raises(UsageError, match=f"(?s)--env-wrapper {words[0]}.*{said}"):
         make_env(wrapped("CartPole-v1", *words))
+
+
+class Running(NormalizeObservation):
+    """A wrapper of a user's own."""
+
+
+class RunningMeanStd:
+    """As other libraries have it."""
+
+
+def learning():
+    env = gymnasium.make("CartPole-v1").unwrapped
+    setattr(env, "seen", RunningMeanStd())  # noqa: B010 (an environment of a user's own would)
+    return env
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: NormalizeObservation(gymnasium.make("CartPole-v1")), "NormalizeObservation"),
+        (lambda: TimeLimit(Running(gymnasium.make("CartPole-v1")), 9), "Running"),
+        (lambda: NormalizeReward(gymnasium.make("CartPole-v1")), "NormalizeReward"),
+        (learning, "CartPoleEnv"),
+    ],
+)
+def test_what_learns_from_observations_inside_an_environment_is_refused(registered, make, name):
+    env_name = registered(make)
+    with pytest.raises(UsageError, match=f"^--env-name {env_name}: {name} keeps .*--obs-norm"):
+        make_env(describe_env(env_name))
+
+
+def test_what_has_learned_and_learns_no_more_is_taken(registered):
+    def make():
+        env = NormalizeObservation(gymnasium.make("CartPole-v1"))
+        env.update_running_mean = False
+        return env
+
+    assert make_env(describe_env(registered(make))).reset(seed=0)[0].shape == (4,)
 
 
 RUN = ("--n", 2, "--seed", 1, "--max-episode-length", 6, "--max-gradient-updates")

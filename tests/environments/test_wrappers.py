@@ -203,3 +203,33 @@ def test_random_starts_of_other_environments_are_drawn_from_the_episodes_seed():
             found.add(action)
         assert np.array_equal(observation, expected)
     assert found == {0, 1}
+
+
+class Sampling(gymnasium.Env):
+    """Draws from its spaces, in a reset and in a step."""
+
+    def __init__(self, **_):
+        self.observation_space = gymnasium.spaces.Dict(
+            a=gymnasium.spaces.Box(-1, 1, (2,)), b=gymnasium.spaces.Discrete(9)
+        )
+        self.action_space = gymnasium.spaces.Discrete(1000)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.goal = self.action_space.sample()
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), float(self.goal), False, False, {}
+
+
+def test_an_episode_that_draws_from_the_spaces_depends_on_its_seed_alone():
+    gymnasium.register("Sampling-v0", Sampling)
+    fresh, used = (make_env(describe_env("Sampling-v0")) for _ in range(2))
+    del gymnasium.registry["Sampling-v0"]
+
+    def play(env, seed):
+        return env.reset(seed=seed)[0].tolist(), env.step(0)[0].tolist(), env.step(0)[1]
+
+    play(used, 1)
+    assert play(used, 7) == play(fresh, 7) != play(fresh, 8)

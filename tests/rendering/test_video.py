@@ -10,7 +10,7 @@ import pytest
 from PIL.GifImagePlugin import GifImageFile
 
 from es.envs import describe_env, make_env
-from es.rendering.show_frames import ShowFrames
+from es.rendering.show_frames import ShowFrames, as_bytes
 from es.rendering.video import CAPTION_HEIGHT
 from tests.rendering.videos import decoded, differing
 from tests.test_test import rewards
@@ -80,6 +80,11 @@ def test_pictures_with_transparency_are_shown_without_it():
     ShowFrames(Transparent(), viewer, "--video").reset()
     (picture,) = viewer.show.call_args.args
     assert np.array_equal(picture.pixels, np.arange(64).reshape(4, 4, 4)[..., :3])
+
+
+@pytest.mark.parametrize("bright", [np.float32(0.8), 204.0, 204])
+def test_pictures_of_floats_are_shown_as_bright_as_those_of_bytes(bright):
+    assert as_bytes(np.full((4, 4, 3), bright)).tolist() == np.full((4, 4, 3), 204).tolist()
 
 
 def test_a_small_picture_is_enlarged_and_a_gif_is_kept_small(program):

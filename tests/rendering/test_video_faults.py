@@ -2,12 +2,18 @@
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
+import gymnasium
 import numpy as np
 import pytest
 
+from es.envs import describe_env, make_env
+from es.errors import UsageError
 from es.rendering import video
+from es.rendering.show_frames import ShowFrames, make_drawn
 from tests.processes import descendants
 from tests.rendering.videos import decoded
 from tests.test_test import rewards
@@ -83,6 +89,65 @@ def test_pictures_that_go_wrong_are_one_line_and_no_video(program, checkpoint, m
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("error: --video: the environment cannot be shown (")
     assert [name for name in os.listdir() if "out" in name] == []
+
+
+class Undrawn(gymnasium.Env):
+    """Has one picture, and otherwise what a test wants. human: has no other render mode."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode=None, *, human=False, speed=30, picture=None):
+        modes = ["human"] if human else ["rgb_array"]
+        self.metadata = {"render_modes": modes, "render_fps": speed}
+        assert render_mode is None or render_mode in modes
+        self.render_mode, self.picture = render_mode, picture
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2), {}
+
+    def render(self):
+        return self.picture
+
+
+def undrawn(**kwargs):
+    def make(**others):
+        return Undrawn(**kwargs, **others)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (
+            undrawn(human=True),
+            "--env-name Undrawn-v0: cannot be made with render_mode=rgb_array (Ass",
+        ),
+        (
+            lambda: Undrawn(),
+            "--env-name Undrawn-v0: cannot be made with render_mode=rgb_array (Type",
+        ),
+        (undrawn(speed="fast"), "--env-name Undrawn-v0: its metadata's render_fps is 'fast'"),
+        (
+            undrawn(),
+            "--video: the environment cannot be shown (ValueError: its render() returned a",
+        ),
+    ],
+)
+def test_an_environment_that_cannot_be_drawn_is_one_line_without_a_traceback(make, told):
+    gymnasium.register("Undrawn-v0", make)
+    described = describe_env("Undrawn-v0")
+    with pytest.raises(UsageError) as refused:
+        ShowFrames(
+            make_drawn(partial(make_env, described, "rgb_array"), {}, "give --no-render"),
+            Mock(),
+            "--video",
+        ).reset()
+    del gymnasium.registry["Undrawn-v0"]
+    assert str(refused.value).startswith(told)
+    assert "\n" not in str(refused.value)
+    assert "give --no-render" in str(refused.value)
 
 
 def test_what_cannot_be_played_in_a_directory_is_told_and_left_out(program, checkpoint):

@@ -72,7 +72,7 @@ NOISE = np.random.default_rng(1).normal(size=40)
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        ({"unperturbed_return": NOISE + np.arange(40)}, "still rising: carry on .*: again"),
+        ({"unperturbed_return": NOISE + np.arange(40)}, "still rising: carry on .*:\n  again"),
         ({"unperturbed_return": NOISE - np.arange(40)}, "falling in the end.*--lr"),
         ({"unperturbed_return": NOISE}, "rising no more.*--seed.*--sigma.*sweep.py"),
         ({"unperturbed_return": np.r_[[0.0] * 20, [np.nan] * 20]}, "rising no more"),

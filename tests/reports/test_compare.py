@@ -120,6 +120,16 @@ def test_an_interrupt_while_drawing_leaves_no_file_and_the_terminal_as_it_was(co
     assert os.listdir() == ["a"]
 
 
+def test_a_picture_does_not_depend_on_the_backend_of_a_notebook():
+    program = """
+from es.reports import plotting
+figure, _ = plotting.new_figure(["title"], "x", "y")
+print(len(plotting.png(figure)))
+"""
+    done = run_python(program, MPLBACKEND="nonsense")
+    assert (done.stderr, int(done.stdout) > 1000) == ("", True)
+
+
 def test_help_is_light():
     program = (
         "import sys; from compare import main\n"

@@ -1,9 +1,11 @@
 """Videos that are made beside the training."""
 
 import io
+import os
 from contextlib import closing
 from pathlib import Path
 from threading import Event
+from unittest.mock import Mock
 
 import pytest
 from PIL.GifImagePlugin import GifImageFile
@@ -13,7 +15,8 @@ from es.reports.films import VideoRecorder
 from es.reports.terminal import Terminal
 from es.runs.directory import open_existing
 from tests.checkpoints import RUN, read, rows
-from tests.processes import wait_until
+from tests.fakes import LINGERING
+from tests.processes import all_gone, wait_until
 from tests.rendering.videos import decoded, differing, previews
 
 
@@ -185,12 +188,48 @@ def test_who_is_in_a_hurry_waits_for_no_video(run, monkeypatch, capfd):
     (run.path / "videos/.update-3-frames-100.safetensors").touch()
     monkeypatch.setattr(videos, "PROGRAM", "lingering")
     monkeypatch.setenv("PYTHONPATH", str(run.path))
-    (run.path / "lingering.py").write_text("import time; open('begun', 'w'); time.sleep(3600)")
+    (run.path / "lingering.py").write_text(LINGERING)
     recorder = VideoRecorder(run, {}, Terminal(silent=False))
     wait_until(Path("begun").exists)
     recorder.close(lambda: True)
     assert recorder._process
     assert recorder._process.poll() is not None
+    wait_until(lambda: all_gone([int(Path("pid").read_text())]))
     assert videos.waiting(run.path) == 2
     out, err = capfd.readouterr()
     assert (out, err) == ("Videos left to be recorded when the run is carried on: 2\n", "")
+
+
+@pytest.fixture
+def instead(run, monkeypatch):
+    """Has this program run instead of the one that records; there are three snapshots."""
+
+    def replace(program):
+        for update in (2, 3, 4):
+            (run.path / f"videos/.update-{update}-frames-70.safetensors").touch()
+        (run.path / "instead.py").write_text(program)
+        monkeypatch.setattr(videos, "PROGRAM", "instead")
+        monkeypatch.setenv("PYTHONPATH", str(run.path))
+
+    return replace
+
+
+def test_a_run_does_not_wait_for_what_does_nothing(run, instead, monkeypatch, capfd):
+    instead("import time; print('begun', file=open('begun', 'a')); time.sleep(3600)")
+    monkeypatch.setattr(videos, "IDLE_SECONDS", 2.0)
+    VideoRecorder(run, {}, Terminal(silent=True)).close(lambda: False)
+    assert Path("begun").read_text() == 2 * "begun\n"  # the third would fail like the others
+    err = capfd.readouterr().err
+    assert "3 episodes could not be recorded (it did nothing for 2 seconds): tried again" in err
+    assert err.count("\n") == 1
+
+
+def test_a_run_waits_for_no_process_of_low_priority(run, instead, monkeypatch):
+    """One whose priority must not be raised is begun anew; here it would sleep for an hour."""
+    instead("import os, time; open('begun', 'w'); time.sleep(3600 * (os.nice(0) == 19))")
+    monkeypatch.setattr(os, "setpriority", Mock(side_effect=PermissionError))
+    monkeypatch.setattr(videos, "PREVIEW", "keyword")
+    recorder = VideoRecorder(run, {}, Terminal(silent=True))
+    wait_until(Path("begun").exists)
+    recorder.close(lambda: False)
+    assert videos.waiting(run.path) == 0

@@ -70,14 +70,14 @@ def test_a_terminal_shows_a_live_view_that_stays_in_place():
     assert [line for line in lines[:top] if "3 fresh episodes" in line]
     goal, cap, batch, figures, *curve = lines[top + 1 : top + 7]
     assert re.match("goal [━╸╺]{40} .* of 501.00 *$", goal)
-    assert re.match("cap  ━{40} 100% 9 of 9 updates *$", cap)
-    assert re.match("update 9: 41 of 41 episodes  [0-9,]+ steps/s  elapsed .*  left 0:00", batch)
+    assert re.match("cap  ━{40} 100% 9 of 9 updates, 0:00:00 left *$", cap)
+    assert re.match("update 9: 41 of 41 episodes  [0-9,]+ steps/s  elapsed .*$", batch)
     last = rows()[-1]
     assert f"return {float(last['return_mean']):.2f} ± {float(last['return_std']):.2f} " in figures
     assert f"rank {last['unperturbed_rank']} of 41" in figures
     assert all(re.fullmatch(r"[ ▁▂▃▄▅▆▇█]+ [\d.]+ *", line) for line in curve)
     closing = [line.split()[0] for line in lines[top + 7 :] if line]
-    assert closing == ["So", "Watch", "Target"]
+    assert [word for word in closing if word[0].isupper()] == ["So", "Watch", "Target"]
     assert "Target not reached" in text.rstrip().splitlines()[-1]
 
 
@@ -90,10 +90,11 @@ def test_a_narrow_terminal_without_colours_or_unicode_is_served():
     assert not re.search(r"\x1b\[[\d;]*3\dm", text)
     lines = on_screen(text)
     assert len([line for line in lines if line.startswith("CartPole-v1 ")]) == 1
-    longer = ("Training", "Interr", "Watch", "Run")
+    longer = ("Training", "Interr", "  ", "Run")
     assert all(len(line) <= 40 for line in lines if not line.startswith(longer))
-    assert lines[-2].startswith("Interrupted after ")
-    assert lines[-3].startswith("Watch it: ")
+    watch, _, end, _ = [line for line in lines if line][-4:]
+    assert watch == "Watch it:"
+    assert end.startswith("Interrupted after ")
 
 
 CLOSES_ITS_TERMINAL = """

@@ -10,11 +10,13 @@ import pytest
 from es.algorithm.population import Population
 from es.reports.append_only import AppendOnlyFile
 from es.reports.learning_curve import CurvePainter, draw
+from es.reports.one_shot import USUAL, start
 from es.reports.record import describe_population
 from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.runs import checkpoint as checkpoints
 from es.runs.directory import CURVE, open_new
+from tests.processes import wait_until
 from tests.records import RETURNS, counters_after, events_of, files_of, png, record, write
 
 
@@ -130,7 +132,7 @@ def test_the_curve_is_among_the_events_when_the_updates_have_doubled_and_in_the_
     """And a run that is carried on goes on with that."""
     numbers, picture = count(1), tmp_path / "run" / CURVE
 
-    def draw(painter):
+    def draw(painter, *priority):
         picture.write_bytes(png(number := next(numbers), 1))
         os.utime(picture, ns=(number, number))
 
@@ -168,12 +170,13 @@ def test_the_curve_is_drawn_and_changes_with_the_figures(tmp_path):
 
 
 @pytest.mark.picture
-def test_the_painter_draws_the_last_state_at_the_end(tmp_path):
+def test_the_painter_draws_the_last_state_at_the_end(tmp_path, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "nonsense")  # as from a notebook of another environment
     files, painter = files_of(tmp_path), CurvePainter(tmp_path, "a title")
     write(files, record(1))
     painter.request()  # too soon for a picture
     assert not (tmp_path / "learning_curve.png").exists()
-    painter.close(lambda: 600)
+    assert painter.close(lambda idle: False) == ""
     files.close()
     assert_drawn(tmp_path / "learning_curve.png")
     assert not [path.name for path in tmp_path.iterdir() if re.search(r"tmp|^\.", path.name)]
@@ -195,6 +198,32 @@ def test_the_last_state_is_drawn_at_the_end_of_a_run(tmp_path, monkeypatch, inte
 
 
 @pytest.mark.picture
+def test_a_picture_that_cannot_be_drawn_is_told_and_tried_twice(tmp_path, monkeypatch, capfd):
+    begun: list[str] = []
+
+    def begin(module, *arguments, priority):
+        begun.append(priority)
+        return start(module, *arguments, priority=USUAL)  # which takes less long
+
+    monkeypatch.setattr("es.reports.learning_curve.start", begin)
+    monkeypatch.setattr("es.reports.learning_curve.REDRAW_SECONDS", 0)
+    directory = open_new(tmp_path / "run")
+    reporter = reporter_of(directory)
+    (tmp_path / "run" / "progress.csv").write_text("damaged\n")
+    painter = reporter._painter
+    for _ in range(3):
+        painter.request()
+        wait_until(lambda: not painter._drawing())
+    painter.request()
+    reporter.close(hurried=lambda: False)
+    directory.close()
+    assert len(begun) == 2
+    err = capfd.readouterr().err
+    assert err.startswith(f"warning: {tmp_path / 'run' / CURVE}: does not show the last updates (")
+    assert (err.count("(ValueError: it has no column update)"), err.count("\n")) == (1, 1)
+
+
+@pytest.mark.picture
 def test_a_painter_without_figures_starts_nothing(tmp_path):
-    CurvePainter(tmp_path, "a title").close(lambda: 60)
+    assert CurvePainter(tmp_path, "a title").close(lambda idle: False) == ""
     assert list(tmp_path.iterdir()) == []

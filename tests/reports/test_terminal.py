@@ -51,6 +51,14 @@ def test_only_a_terminal_that_can_draw_gets_the_view(terminal, options, expected
     assert bool(text) is (expected != "nothing")
 
 
+def test_a_command_above_the_view_is_not_broken(terminal):
+    front, screen = terminal()
+    command = f"python main.py --restore {'a' * 300}"
+    front.say(f"Do this:\n  {command}\n")
+    front.stop()
+    assert f"  {command}\n" in screen.getvalue()
+
+
 def test_a_run_that_is_carried_on_has_its_curve(terminal):
     front, screen = terminal()
     front.report(record(3)._replace(unperturbed_return=20.0), n=4, cap=5, use_adam=False, best=None)

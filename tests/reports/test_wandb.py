@@ -6,6 +6,7 @@ import os
 import signal
 import struct
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import psutil
 import pytest
 from PIL import Image
 
+from es import learn
 from es.kernels.compiling import CACHE
 from es.reports.learning_curve import CurvePainter
 from es.runs.directory import CURVE
@@ -33,6 +35,9 @@ def _nobody_is_logged_in(monkeypatch, tmp_path):
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(CACHE.parent))  # which lies at the real one
+    yield
+    if sys.modules.get("wandb"):
+        sys.modules["wandb"].teardown()  # it keeps its settings for as long as the process lives
 
 
 def records(path):
@@ -77,12 +82,13 @@ def has_reported():
 def test_the_same_figures_as_in_tensorboard_and_on_it_goes_when_carried_on(program, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     picture = Image.new("RGB", (960, 600))
-    monkeypatch.setattr(CurvePainter, "_draw", lambda painter: picture.save(RUN / CURVE))
+    monkeypatch.setattr(CurvePainter, "_draw", lambda painter, _: picture.save(RUN / CURVE))
     out = program.train("--max-gradient-updates", 4, "--eval-every", 2, "--wandb")
     (line,) = [line for line in out.splitlines() if "Weights & Biases" in line]
     (first,) = RUN.glob("wandb/offline-run-*")
     assert line.endswith(f"offline; send it later: wandb sync {first.resolve()}")
     assert not Path("wandb").exists()
+    wait_until(lambda: history(first)[0])  # its process writes a little later
     found, config = history(first)
     assert (config["env_name"], config["n"]) == ("CartPole-v1", 4)
     for tag, values in scalars(RUN).items():
@@ -96,9 +102,29 @@ def test_the_same_figures_as_in_tensorboard_and_on_it_goes_when_carried_on(progr
     program(*carried_on, "--wandb", "--workers", 0)
     (second,) = set(RUN.glob("wandb/offline-run-*")) - {first}
     assert second.name.split("-")[-1] == first.name.split("-")[-1]
-    assert sorted(history(second)[0]) == [int(row["frames"]) for row in rows()[4:]]
-    started = map(psutil.Process, descendants(os.getpid()))
-    assert not [each for each in started if "wandb" in " ".join(each.cmdline())]
+    frames_after = [int(row["frames"]) for row in rows()[4:]]
+    wait_until(lambda: sorted(history(second)[0]) == frames_after)
+
+
+@needs_wandb
+def test_a_program_keeps_its_own_run(monkeypatch, tmp_path):
+    import wandb
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_RUN_ID", "theirs")
+    with wandb.init(settings=wandb.Settings(console="off")) as run:
+        run.log({"loss": 2.0})
+        learn(
+            env_name="CartPole-v1", n=4, workers=0, max_gradient_updates=2, silent=True, wandb=True
+        )
+        assert wandb.run is run
+        run.log({"loss": 1.0})
+    (ours,) = RUN.glob("wandb/offline-run-*")
+    assert not ours.name.endswith("theirs")
+    wait_until(lambda: len(history(ours)[0]) == 2)
+    wait_until(lambda: len(history(Path(run.dir).parent)[0]) == 2)
+    assert all("loss" in row for row in history(Path(run.dir).parent)[0].values())
 
 
 @pytest.mark.parametrize("installed", [pytest.param(True, marks=needs_wandb), False])
@@ -121,8 +147,10 @@ def test_a_server_that_cannot_be_reached_leaves_reports_to_be_sent_later(program
     monkeypatch.setenv("WANDB_INIT_TIMEOUT", "1")
     out = program.train("--max-gradient-updates", 2, "--wandb")
     (run,) = RUN.glob("wandb/offline-run-*")
-    assert f"offline; send it later: wandb sync {run.resolve()}" in out
-    assert sorted(history(run)[0]) == [int(row["frames"]) for row in rows()]
+    identity = (RUN / "wandb" / "id.txt").read_text()
+    assert f"offline; send it later: wandb sync --id {identity} {run.resolve()}" in out
+    frames = [int(row["frames"]) for row in rows()]
+    wait_until(lambda: sorted(history(run)[0]) == frames)
 
 
 @needs_wandb
@@ -148,9 +176,11 @@ def test_a_run_outlives_the_process_of_wandb(start, monkeypatch, happens, warnin
     count = len(rows())
     wait_until(lambda: has_rows(RUN, count + 9))
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert all_gone([theirs.pid])
+    assert process.wait(timeout=60) == 130
+    with suppress(psutil.NoSuchProcess):
+        theirs.resume()
+    _, err = process.communicate()
+    wait_until(lambda: all_gone([theirs.pid]))
     assert err.startswith("warning: --wandb: ")
     assert err.endswith("\n")
     assert (warning in err, err.count("\n")) == (True, 1)

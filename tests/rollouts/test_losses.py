@@ -15,7 +15,17 @@ from es.rollouts import worker_processes as processes
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.queue import take
-from tests.fakes import EXITED, KILLED, SNAPSHOT, TASKS, UNLUCKY, Hanging, Raising, recipe
+from tests.fakes import (
+    EXITED,
+    KILLED,
+    SNAPSHOT,
+    TASKS,
+    UNLUCKY,
+    Hanging,
+    Raising,
+    Refusing,
+    recipe,
+)
 from tests.processes import wait_until
 
 
@@ -46,6 +56,29 @@ def test_a_pool_goes_on_with_the_workers_that_could_be_started(pool, monkeypatch
     assert len(few.pids) == 2
     with pytest.raises(RunError, match="Too many open files"):
         pool(workers=1)
+
+
+def test_a_pool_waits_for_workers_that_start_when_others_have_failed_to(pool, tmp_path):
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if len(said) == 3:
+            (tmp_path / "go").touch()
+
+    few = pool(recipe(Refusing, str(tmp_path)), workers=4, say=say)
+    assert few.evaluate(SNAPSHOT, TASKS) == InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
+    assert len(few.pids) == 3
+    assert "no licence" in said[2]
+    assert "going on with 3" in said[2]
+
+
+def test_a_pool_none_of_whose_workers_can_be_started_says_so_briefly(pool):
+    said: list[str] = []
+    with pytest.raises(RunError, match=r"no worker can be started.*nonsense"):
+        pool(recipe(nonsense=1), workers=6, say=said.append).evaluate(SNAPSHOT, TASKS)
+    assert len(said) == 3
+    assert sum("Traceback" in line for line in said) == 1
 
 
 def test_an_exception_of_the_environment_comes_with_task_and_traceback(pool):
@@ -128,7 +161,7 @@ def test_an_episode_that_always_hangs_ends_the_run(pool):
         hanging.evaluate(SNAPSHOT, [*TASKS[:5], UNLUCKY])
 
 
-def test_what_raises_once_is_played_again_in_this_process(tmp_path):
-    tasks = [*TASKS[:5], UNLUCKY]
+def test_the_first_exception_in_this_process_ends_the_run(tmp_path):
     moody = InProcessPool(recipe(Raising, str(tmp_path / "file")))
-    assert moody.evaluate(SNAPSHOT, tasks) == InProcessPool(recipe()).evaluate(SNAPSHOT, tasks)
+    with pytest.raises(RunError, match=r"Task\(index=5.*failed \(ValueError: unlucky\)"):
+        moody.evaluate(SNAPSHOT, [*TASKS[:5], UNLUCKY])

@@ -1,12 +1,16 @@
 """Environments that go wrong while they are made, played and closed, through the command line."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from es.errors import TaskError
+from es.rollouts.pool import WorkerPool
+from es.rollouts.pool_process import PoolProcess
 from es.rollouts.worker import IDLE
-from tests.checkpoints import rows
+from tests.checkpoints import has_rows, rows
 from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Starting, recipe
 from tests.processes import all_gone, wait_until
 
@@ -58,7 +62,7 @@ def test_so_it_is_in_an_episode(program, workers, what, words):
     status, line, trace = awful(program, "place=step", f"what={what}", "first=2", workers=workers)
     assert status == 1
     assert line.startswith(f"error: {AWFUL}: Task(index=")
-    assert "failed 3 times; " in line
+    assert ("failed 3 times; " if workers else "failed (") in line
     assert words in line
     lines = lines_of_the_users(trace)
     assert lines[-1].endswith(words)
@@ -82,7 +86,7 @@ def test_a_close_that_fails_is_one_line(program):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_close_that_fails_in_the_end_is_told_once(program, workers):
-    kwargs = ("--env-kwargs", "place=close", "first=3")
+    kwargs = ("--env-kwargs", "place=close", "first=7", "--max-gradient-updates", 12)
     status, out, err = program(*AWFUL.split(), *RUN, "--workers", workers, *kwargs)
     assert (status, err) == (0, "")
     assert out.count("close() raised KeyError: 'boom'") == 1
@@ -164,7 +168,17 @@ def test_what_an_environment_leaves_running_is_ended_and_told(start, workers):
     wait_until(lambda: all_gone([int(pid) for pid in Path("pids").read_text().split()]))
 
 
-@pytest.mark.parametrize("ended", ["busy", "failed", "free"])
+def test_a_program_that_is_killed_leaves_nothing_that_an_environment_has_started(start):
+    endless = (*RUN, "--workers", 2, "--max-gradient-updates", 10**6)
+    process = start("--env-name", "tests.awful:Leaving-v0", *endless)
+    wait_until(lambda: has_rows(Path("run"), 1))
+    pids = [int(pid) for pid in Path("pids").read_text().split()]
+    assert len(pids) == 3
+    process.kill()
+    wait_until(lambda: all_gone(pids), 30)
+
+
+@pytest.mark.parametrize("ended", ["busy", "failed", "free", "killed"])
 def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_path, ended):
     said: list[str] = []
     pids = tmp_path / "pids"
@@ -174,6 +188,9 @@ def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_p
     elif ended == "failed":
         with pytest.raises(TaskError):
             leaving.evaluate(SNAPSHOT, [UNLUCKY])
+    elif ended == "killed":
+        os.kill(leaving.await_first(), signal.SIGKILL)
+        leaving.evaluate(SNAPSHOT, TASKS)
     else:
         leaving.begin(SNAPSHOT)
         leaving.add([UNLUCKY._replace(episode_seed=14)])
@@ -181,5 +198,17 @@ def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_p
     leaving.close()
     if ended == "free":
         assert "after its close(), and ended: process python" in said[-1]
-    assert len(pids.read_text().split()) >= (3 if ended == "failed" else 1)
-    wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]))
+    assert len(pids.read_text().split()) >= {"failed": 3, "killed": 2}.get(ended, 1)
+    wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]), 30)
+
+
+def test_workers_whose_master_is_killed_take_with_them_what_their_environments_have_started(
+    tmp_path,
+):
+    pids = tmp_path / "pids"
+    with PoolProcess() as process:
+        leaving = recipe(Starting, str(pids))
+        process.open(WorkerPool, leaving, size=10, members=10, workers=2)
+        process.evaluate(SNAPSHOT, TASKS)
+        os.kill(process.pid, signal.SIGKILL)
+        wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]), 30)

@@ -43,6 +43,13 @@ def test_what_is_prepared_is_played_once_with_the_snapshot_of_that_moment(pool):
     assert ahead.evaluate(SNAPSHOT, TASKS) == expected
 
 
+def test_tasks_that_were_prepared_for_nothing_are_given_up(pool):
+    surprised = pool()
+    surprised.prepare(SNAPSHOT, [TASKS[0]._replace(index=index) for index in range(3000)])
+    tasks = [task._replace(episode_seed=50) for task in TASKS]
+    assert surprised.evaluate(SNAPSHOT, tasks) == InProcessPool(recipe()).evaluate(SNAPSHOT, tasks)
+
+
 def test_the_default_is_one_worker_per_task(pool):
     assert len(pool(workers=None, tasks=7).pids) == 7
     assert len(pool(workers="auto").pids) == processes.cores()

@@ -49,14 +49,45 @@ def test_whatever_happens_nothing_is_left_running(tmp_path):
         signal.signal(signal.SIGALRM, before)
     assert all_gone(family)
     assert (tmp_path / "log").read_text().startswith("closed\n")  # by the idle one
+    with (
+        PoolProcess() as process,
+        pytest.raises(RunError, match="unexpected keyword argument 'nonsense'"),
+    ):
+        process.open(WorkerPool, recipe(nonsense=1), **SETTINGS | {"workers": None})
+
+
+@pytest.mark.parametrize("when", ["idle", "busy"])
+def test_a_process_that_is_killed_is_started_again_and_changes_no_result(when):
+    said: list[str] = []
+    expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
     with PoolProcess() as process:
-        with pytest.raises(RunError, match="unexpected keyword argument 'nonsense'"):
-            process.open(WorkerPool, recipe(nonsense=1), **SETTINGS | {"workers": None})
-        family = [process.pid, *descendants(process.pid)]
-        os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(RunError, match=r"process of the workers died \(exit code -9\)"):
-            process.evaluate(SNAPSHOT, TASKS)
+        process.open(WorkerPool, recipe(seconds=0.01), say=said.append, **SETTINGS)
+        first, family = process.pid, [process.pid, *descendants(process.pid)]
+
+        def kill(done: int = 1) -> None:
+            if process.pid == first:
+                os.kill(first, signal.SIGKILL)
+
+        if when == "idle":
+            process.prepare(SNAPSHOT, TASKS)
+            kill()
+        assert process.evaluate(SNAPSHOT, TASKS, kill) == expected
+        assert process.evaluate(SNAPSHOT, TASKS) == expected
         wait_until(lambda: all_gone(family))
+    assert said == ["The process of the workers died (exit code -9): starting it again."]
+
+
+def die(recipe: Any, **settings: Any) -> Any:
+    """A pool whose making ends the process."""
+    os._exit(7)
+
+
+def test_a_process_that_dies_again_and_again_ends_the_run():
+    with (
+        PoolProcess() as process,
+        pytest.raises(RunError, match=r"died \(exit code 7\), 3 times in a row"),
+    ):
+        process.open(die, recipe())
 
 
 def test_what_lies_in_main_is_pickled_with_what_it_needs_and_found_by_its_name():

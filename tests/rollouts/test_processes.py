@@ -29,7 +29,7 @@ def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start, number)
     os.killpg(process.pid, number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (128 + number, "")
-    assert out.splitlines()[-1].startswith("Interrupted after ")
+    assert out.splitlines()[-2].startswith("Interrupted after ")
     wait_until(lambda: all_gone(pids))
     updates = len((RUN / "progress.csv").read_text().splitlines()) - 1
     assert read(RUN / "latest.safetensors").counters.update == updates
@@ -175,7 +175,7 @@ def test_an_interrupted_evaluation_leaves_a_run_that_carries_on_to_the_bit(start
     wait_until(lambda: has_rows(RUN, 2))
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
-    assert out.splitlines()[-1].startswith("Interrupted after 2 updates, 8 episodes")
+    assert out.splitlines()[-2].startswith("Interrupted after 2 updates, 8 episodes")
     rest = ("--max-gradient-updates", 4, "--eval-episodes", 2, "--workers", 0)
     assert program("--restore", RUN / "latest.safetensors", *rest)[0] == 0
     assert program(*evaluated, 2, *rest, "--run-dir", "whole")[0] == 0

@@ -1,15 +1,17 @@
 import random
+from itertools import islice
 
 import numpy as np
 import pytest
 
-from es.noise import draw
+from es.noise import derive_seeds, draw
 from es.rollouts.player import Player
 from es.rollouts.rollout import (
     UNPERTURBED,
     Episode,
     Snapshot,
     Task,
+    evaluation_seeds,
     evaluation_tasks,
     rollout,
     training_tasks,
@@ -177,3 +179,20 @@ def test_what_an_environment_draws_from_shared_generators_depends_on_the_seed_al
     actor.bind(np.array([2.0], np.float32))
     first, again, other = (rollout(Careless(), actor, seed, cap=100) for seed in (7, 7, 8))
     assert first == again != other
+
+
+def test_the_seeds_of_an_evaluation_without_end_take_work_in_proportion_to_their_number(
+    monkeypatch,
+):
+    tasks = evaluation_tasks(1, 2, 10_000, 9)
+    derived = 0
+
+    def count(*origin):
+        nonlocal derived
+        derived += origin[-1]
+        return derive_seeds(*origin)
+
+    monkeypatch.setattr("es.rollouts.rollout.derive_seeds", count)
+    seeds = [*islice(evaluation_seeds(1, 2), 10_000)]
+    assert seeds == [task.episode_seed for task in tasks]
+    assert derived < 50_000

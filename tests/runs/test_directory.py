@@ -1,4 +1,6 @@
+import errno
 import fcntl
+import os
 import subprocess
 import sys
 from contextlib import closing
@@ -105,6 +107,33 @@ def test_two_runs_at_once_and_the_lock_ends_with_its_process(tmp_path):
         other.kill()
         other.communicate()
     rundir.open_existing(path).close()
+
+
+def test_a_file_system_without_locks_is_used_with_one_warning(tmp_path, monkeypatch, capsys):
+    def no_locks(lock, operation):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    a_run(tmp_path / "run")
+    assert open_and_close(tmp_path / "run", chosen=True) == tmp_path / "run.2"
+    rundir.open_existing(tmp_path / "run").close()
+    assert capsys.readouterr().err == (
+        f"warning: {tmp_path}: its file system has no locks (Function not implemented), so nothing "
+        "keeps two runs from writing to one directory\n"
+    )
+
+
+def test_a_shared_lock_is_asked_for_with_a_readable_file(tmp_path, monkeypatch):
+    """NFS refuses others."""
+    real = fcntl.flock
+
+    def flock(lock, operation):
+        assert lock.readable()
+        assert lock.writable()
+        real(lock, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    rundir.open_existing(tmp_path, shared=True).close()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Evaluations, and the best checkpoint."""
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,8 @@ from es.envs import make_env
 from es.model import flatten
 from es.networks import make_actor
 from es.noise import Stream, derive_seeds
-from es.rollouts.rollout import evaluation_seed, rollout
+from es.reports.terminal import Terminal
+from es.rollouts.rollout import evaluation_seeds, rollout
 from tests.checkpoints import RUN, read, rows, timeless
 
 
@@ -34,15 +36,15 @@ def test_of_equal_scores_the_later_is_the_best(program):
 
 def test_every_evaluation_is_a_row(program):
     """Those of --eval-every, and those of --target-return, here the last; also when carried on."""
-    options = ("--seed", 15, "--eval-every", 2, "--eval-episodes", 3, "--max-gradient-updates")
-    program.train(*options, 3, "--run-dir", "parts")
+    options = ("--seed", 19, "--eval-every", 2, "--eval-episodes", 3, "--max-gradient-updates")
+    program.train(*options, 5, "--run-dir", "parts")
     carried_on = ("--restore", "parts/latest.safetensors", "--workers", 0, "--target-return", 40)
     program(*carried_on, "--max-gradient-updates", 9)
     program.train(*options, 9, "--target-return", 40, "--run-dir", "whole")
     found = rows(Path("whole"), "evaluations.csv")
     solved = read("whole/latest.safetensors")
-    assert [row["update"] for row in found] == ["2", "3"]
-    assert solved.counters.update == 3
+    assert [row["update"] for row in found] == ["2", "4", "6", "7"]
+    assert solved.counters.update == 7
     for row in found:
         returns = [float(each) for each in row["returns"].split()]
         figures = [float(row[name]) for name in ("episodes", "min", "max")]
@@ -61,8 +63,8 @@ def test_evaluations_decide_on_the_best_checkpoint(program):
     actor, env = make_actor(best.network), make_env(best.environment)
     actor.bind(flatten(best.network, best.parameters))
     returns = [
-        rollout(env, actor, evaluation_seed(1, best.counters.update, index), 500).episode_return
-        for index in range(3)
+        rollout(env, actor, seed, 500).episode_return
+        for seed in islice(evaluation_seeds(1, best.counters.update), 3)
     ]
     assert np.mean(returns) == read(RUN / "latest.safetensors").counters.best_score
     assert f"Evaluation after {best.counters.update} updates: mean {np.mean(returns):.2f}" in out
@@ -76,3 +78,26 @@ def test_a_policy_is_evaluated_again_where_scores_no_longer_compare(program):
     assert "Evaluation after 2 updates: mean 7.00" in out
     best = read(RUN / "best.safetensors")
     assert (best.counters.best_score, best.settings["max_episode_length"]) == (7.0, 7)
+
+
+def test_a_batch_that_is_played_in_parts_is_counted_as_one(program, monkeypatch):
+    """An evaluation for --target-return, and an update of --frames-per-update."""
+    totals: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
+
+    def begin(terminal, name, episodes):
+        totals.setdefault(name, []).append(episodes)
+        terminal.name = name
+
+    def progress(terminal, done):
+        counts.setdefault(terminal.name, []).append(done)
+
+    monkeypatch.setattr(Terminal, "begin", begin)
+    monkeypatch.setattr(Terminal, "progress", progress)
+    program.train("--target-return", 5, "--eval-episodes", 10)
+    assert totals["evaluation after 0 updates"] == [10, 10]
+    assert counts["evaluation after 0 updates"][-1] == 10
+    assert counts["evaluation after 0 updates"] == sorted(counts["evaluation after 0 updates"])
+    program.train("--frames-per-update", 2000, "--max-gradient-updates", 1)
+    assert len(totals["update 1"]) > 2  # of this run, after the other's
+    assert counts["update 1"][-1] == totals["update 1"][-1]

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import tomllib
 from pathlib import Path
 
@@ -182,3 +183,21 @@ def test_a_resumed_run_prepares_its_workers_for_the_environment_of_its_checkpoin
     assert prepared == []
     assert program("--restore", RUN, "--workers", 2)[0] == 0
     assert prepared == ["CartPole-v1"]
+
+
+def test_an_interrupt_while_noise_is_summed_does_not_wait_and_loses_no_update(program, monkeypatch):
+    program.train("--max-gradient-updates", 2, "--run-dir", "whole")
+    program.train("--max-gradient-updates", 1, "--run-dir", "parts")
+    carried_on = ("--restore", "parts", "--workers", 0, "--max-gradient-updates", 2)
+
+    def sum_for_long(*arguments, **settings):
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("the sum went on")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("es.runs.start.weighted_sum", sum_for_long)
+        status, out, _ = program(*carried_on)
+    assert (status, out.splitlines()[-1].partition(",")[0]) == (130, "Interrupted after 1 update")
+    assert program(*carried_on)[0] == 0
+    assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
+    assert timeless(Path("whole")) == timeless(Path("parts"))

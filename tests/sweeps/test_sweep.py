@@ -7,12 +7,16 @@ import sys
 from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from optuna.trial import TrialState
 
+from es.config import Config
+from es.reports.tables import OF_UPDATES
 from es.rollouts.processes import CORES
 from es.runs.directory import open_existing
+from es.sweeps.running_trial import RunningTrial
 from es.sweeps.study import FRAMES
 from tests.checkpoints import has_rows, read, rows
 from tests.processes import ROOT, all_gone, descendants, wait_until
@@ -120,6 +124,23 @@ def test_a_trial_that_is_worse_than_others_ends_early(search):
     assert pruned.user_attrs[FRAMES] <= counters.frames
 
 
+def test_optuna_is_asked_to_prune_once_for_each_new_milestone(monkeypatch):
+    monkeypatch.setattr("multiprocessing.get_context", Mock())
+    trial = Mock()
+    trial.should_prune.return_value = False
+    config = Config(max_gradient_updates=10)
+    # It was interrupted after its second milestone.
+    running = RunningTrial(trial, config, Path("trial"), play=Mock(), reported=2)
+    with Path("trial/progress.csv").open("w") as table:
+        print(*OF_UPDATES, sep=",", file=table)
+        for update in range(1, 5):
+            print(*[update] * len(OF_UPDATES), sep=",", file=table, flush=True)
+            for _ in range(3):
+                running.follow()
+    assert [call.args[1] for call in trial.report.call_args_list] == [3, 4]
+    assert trial.should_prune.call_count == 2
+
+
 def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends(search):
     fits = "[n]\nchoices = [4, 40]\n[top-directions]\nchoices = [3]"
     command = (*CARTPOLE, *space(fits), "--dir", "here", "--trials", 4)
@@ -132,7 +153,7 @@ def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends(search):
     status, _, err = search(*FAILING, *space(LR), "--dir", "there")
     assert status == 1
     assert err.startswith("error: the first 5 trials have all failed, the last: --env-name")
-    assert err.endswith("the last time: ValueError: unlucky\n")
+    assert err.endswith("failed (ValueError: unlucky)\n")
     assert err.count("\n") == 1
     status, _, err = search(*FAILING, *space(LR), "--dir", "there", "--trials", 6)
     assert status == 1
@@ -166,20 +187,26 @@ def under_way(monkeypatch):
         process.communicate()
 
 
-def test_a_killed_sweep_goes_on_with_the_same_trials(under_way, search):
+def test_a_killed_sweep_continues_its_trials(under_way, search):
     process, pids = under_way
     process.kill()
     process.communicate()
     wait_until(lambda: all_gone(pids))
     assert not Path("here/trial-0001/outcome.json").exists()
     Path("hold").unlink()
+    before = [trial.params for trial in study()]
+    played = [rows(Path(f"here/trial-000{k}"))[:3] for k in (0, 1)]
     status, out, err = search(*LONG)
     assert (status, err) == (0, "")
     trials = study()
-    assert [trial.params for trial in trials[2:4]] == [trial.params for trial in trials[:2]]
-    assert [trial.state.name for trial in trials] == ["FAIL"] * 2 + ["COMPLETE"] * 3
-    assert [row["state"] for row in table()] == ["interrupted"] * 2 + ["complete"] * 3
+    assert [trial.params for trial in trials[:2]] == before
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 3
+    assert [row["state"] for row in table()] == ["complete"] * 3
     assert out.count("Trial ") == 3
+    for number in (0, 1):
+        found = rows(Path(f"here/trial-000{number}"))
+        assert len(found) == 60
+        assert found[:3] == played[number]  # with the same times: they were not played again
 
 
 def test_an_interrupt_ends_all_trials_with_their_runs_saved(under_way):
@@ -188,9 +215,9 @@ def test_an_interrupt_ends_all_trials_with_their_runs_saved(under_way):
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
-    assert out.splitlines()[-1].startswith("Interrupted: 0 of 3 trials are done. Go on with")
+    assert out.splitlines()[-2].startswith("Interrupted: 0 of 3 trials are done. Go on with")
     wait_until(lambda: all_gone(pids))
-    assert [row.state.name for row in study()] == ["FAIL", "FAIL", "WAITING", "WAITING"]
+    assert [row.state.name for row in study()] == ["RUNNING", "RUNNING"]
     for number in (0, 1):
         run = Path(f"here/trial-000{number}")
         assert read(run / "latest.safetensors").counters.update == len(rows(run))
