@@ -1,21 +1,18 @@
 """The trainer on a Ray cluster.
 
 overhead: the same population on a `RayPool` and on a `WorkerPool` of this machine, with as many
-processes. nodes: a run on a cluster of several nodes on this machine, of which one is killed and
-one is added.
+processes. nodes: a run on two nodes on this machine, of which one is killed and another added.
 """
 
 import argparse
 import contextlib
-import csv
+import itertools
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +80,8 @@ def overhead(rounds: int) -> None:
 
 
 def nodes() -> None:
-    """Print what a run loses when one of its two nodes is killed, and gains by another."""
-    from tests.checkpoints import read, same_run
+    """Print what a run loses when one of its two nodes is killed, and when another is added."""
+    from tests.checkpoints import read, rows, same_run
 
     os.environ |= {
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -100,63 +97,35 @@ def nodes() -> None:
         )
         doomed = cluster.add_node(num_cpus=1)
         cluster.add_node(num_cpus=1)
-        process = train(*RUN, "--ray", cluster.address, "--run-dir", str(run))
-        said: list[tuple[float, str]] = []
-        threading.Thread(target=listen, args=(process, said), daemon=True).start()
-        until(lambda: rows(run) >= 4, process)
-        print(f"A node is killed after {rows(run)} updates.", flush=True)
+        program = train("--ray", cluster.address, "--run-dir", str(run))
+        wait_for_updates(program, run, 4)
         killed = time.time()
         cluster.remove_node(doomed, allow_graceful=False)
-        until(lambda: rows(run) >= 10, process)
-        print(f"A node is added after {rows(run)} updates.", flush=True)
-        added = time.time()
+        wait_for_updates(program, run, 10)
+        print(f"A node is added {time.time() - killed:.1f} s after another was killed.", flush=True)
         cluster.add_node(num_cpus=1)
-        status = process.wait()
+        status = program.wait()
         cluster.shutdown()
-        print("".join(f"{moment - killed:+.1f} s: {line}" for moment, line in said))
-        print(f"The added node came {added - killed:.1f} s after the other was killed.")
-        ends = [float(row["wall_seconds"]) for row in table(run)]
-        print("Seconds of each update: " + " ".join(
-            f"{after - before:.2f}" for before, after in zip([0.0, *ends], ends, strict=False)
-        ))  # fmt: skip
-        assert train(*RUN, "--workers", "2", "--run-dir", str(undisturbed)).wait() == 0
+        ends = [0.0, *(float(row["wall_seconds"]) for row in rows(run))]
+        updates = (f"{after - before:.2f}" for before, after in itertools.pairwise(ends))
+        print(f"Seconds of each update: {' '.join(updates)}")
+        assert train("--workers", "2", "--run-dir", str(undisturbed)).wait() == 0
         same = same_run(read(run / "latest.safetensors"), read(undisturbed / "latest.safetensors"))
         print(f"Exit status {status}; same checkpoint as an undisturbed local run: {same}")
 
 
-def train(*arguments: str) -> subprocess.Popen[str]:
-    """Start the trainer."""
-    command = [sys.executable, str(MAIN), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def train(*arguments: str) -> subprocess.Popen[bytes]:
+    """Start the trainer; its lines say when nodes come and go."""
+    return subprocess.Popen([sys.executable, str(MAIN), *RUN, *arguments])
 
 
-def listen(process: subprocess.Popen[str], said: list[tuple[float, str]]) -> None:
-    """Note what is said about nodes, and when."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("Node "):
-            said.append((time.time(), line))
+def wait_for_updates(program: subprocess.Popen[bytes], run: Path, count: int) -> None:
+    """Wait until a run has reported more than `count` updates."""
+    from tests.checkpoints import has_rows
 
-
-def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Waits, as long as the process runs."""
-    while not condition():
-        assert process.poll() is None
+    while not has_rows(run, count):
+        assert program.poll() is None
         time.sleep(0.05)
-
-
-def table(run: Path) -> Sequence[dict[str, str]]:
-    """Return the run's figures."""
-    try:
-        with (run / "progress.csv").open(newline="") as file:
-            return list(csv.DictReader(file))
-    except FileNotFoundError:
-        return []
-
-
-def rows(run: Path) -> int:
-    """Return the number of its updates."""
-    return len(table(run))
 
 
 def main() -> None:

@@ -1,17 +1,71 @@
-"""How whole training runs scale: with the number of workers, and with the population.
+"""How whole training runs scale with the number of workers and with the population.
 
 Seconds are those of all updates but the first, medians over alternating rounds. Outside rollouts is
-what is spent elsewhere than in waiting for episodes: asking, ranking, rebuilding noise, the step,
+the time that is not spent waiting for episodes: asking, ranking, rebuilding noise, the step,
 handing over what is written. All runs of a case do the same work, to the bit.
 """
 
 import argparse
+import contextlib
+import csv
+import os
 import statistics
-from typing import NamedTuple
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
 
-from benchmarks.harness import Times, training
 from es.program import FOR_WORKERS
 from es.rollouts.processes import cores, limit_threads, start_forkserver
+
+
+class Times(NamedTuple):
+    """Seconds of a run's updates but the first, how many of them in rollouts; updates, frames."""
+
+    updating: float
+    rollouts: float
+    updates: int
+    frames: int
+
+
+def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+    """Return the function, adding the seconds of each call to `spent`."""
+
+    def wrapper(*arguments: Any, **keywords: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return function(*arguments, **keywords)
+        finally:
+            spent.append(time.perf_counter() - start)
+
+    return wrapper
+
+
+def training(*arguments: str) -> Times:
+    """Return the times of a training run with these flags; its directory is thrown away."""
+    from es import train
+    from es.main import main
+    from es.rollouts.pool import WorkerPool
+
+    updates: list[float] = []
+    rollouts: list[float] = []
+    with contextlib.ExitStack() as stack:
+        run = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run"
+        for owner, name, spent in (
+            (train.Trainer, "update", updates), (WorkerPool, "evaluate", rollouts)
+        ):  # fmt: skip
+            call = timed(getattr(owner, name), spent)
+            stack.enter_context(mock.patch.object(owner, name, call))
+        nowhere = stack.enter_context(open(os.devnull, "w"))
+        stack.enter_context(contextlib.redirect_stdout(nowhere))
+        status = main([*arguments, "--run-dir", str(run)])
+        assert status == 0
+        with (run / "progress.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    frames = int(rows[-1]["frames"]) - int(rows[0]["frames"])
+    return Times(sum(updates[1:]), sum(rollouts[1:]), len(rows) - 1, frames)
 
 
 class Case(NamedTuple):

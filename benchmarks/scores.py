@@ -17,34 +17,31 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.learn import EPISODES, PUBLISHED, SEED, cells, with_row
+from benchmarks.learn import EPISODES, PUBLISHED, SEED, cells, write_row
 from es.rollouts.processes import cores
 from es.runs.checkpoint import Checkpoint, load, save
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAINED = ROOT / "trained"
-TABLE, README = "scores", TRAINED / "README.md"
-LIMITS = ("target_return", "max_frames", "max_minutes")  # of the run, where it might go on
-PLACES = ("run_dir", "silent", "workers")
+README = TRAINED / "README.md"
+# Settings of a run that a shipped policy does not keep.
+DROPPED = ("target_return", "max_frames", "max_minutes", "run_dir", "silent", "workers")
 
 
 class Score(NamedTuple):
-    """The returns of a policy's episodes: how many, their mean and their standard deviation."""
+    """Mean and standard deviation of the returns of EPISODES episodes."""
 
-    episodes: int
     mean: float
     std: float
 
-    @property
-    def error(self) -> float:
-        """The standard error of the mean."""
-        return self.std / math.sqrt(self.episodes)
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ± {self.std:.2f}"
 
 
 def main() -> int:
     """Return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="all of trained/ unless given")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all of trained/")
     parser.add_argument("--ship", metavar="CHECKPOINT", help="make trained/NAME.safetensors of it")
     parser.add_argument("--command", help="that trained it, if not `python main.py --config NAME`")
     arguments = parser.parse_args()
@@ -53,42 +50,44 @@ def main() -> int:
             parser.error("--ship: give the one NAME that the policy gets")
         ship(arguments.ship, arguments.names[0], arguments.command)
         return 0
-    lines = told()
-    names = arguments.names or sorted(lines)
-    if missing := {*names} - {*lines}:
+    documented = documented_scores()
+    names = arguments.names or sorted(documented)
+    if missing := {*names} - {*documented}:
         parser.error(f"trained/README.md has no {', '.join(sorted(missing))}")
     failed = 0
     with ThreadPoolExecutor(cores()) as threads:
-        for name, found in zip(names, threads.map(play, names), strict=True):
-            short = lines[name].mean - found.mean > 2 * max(lines[name].error, found.error)
-            failed += short
-            verdict = "too low: " if short else "ok: "
-            scores = (f"{score.mean:.2f} ± {score.std:.2f}" for score in (found, lines[name]))
-            print(f"{name}: {verdict}{', the file says '.join(scores)}", flush=True)
+        for name, score in zip(names, threads.map(play, names), strict=True):
+            expected = documented[name]
+            allowed = 2 * max(expected.std, score.std) / math.sqrt(EPISODES)
+            low = expected.mean - score.mean > allowed
+            failed += low
+            print(
+                f"{name}: {'too low' if low else 'ok'}: {score}, documented {expected}", flush=True
+            )
     print(f"{len(names) - failed} of {len(names)} policies score what trained/README.md says")
     return int(failed > 0)
 
 
-def told() -> dict[str, Score]:
+def documented_scores() -> dict[str, Score]:
     """Return the scores in trained/README.md, by name."""
     row = re.compile(r"^\| \[`(\S+)`\]\(\S+\) \| (-?[\d.]+) ± ([\d.]+) \|", re.MULTILINE)
-    found = row.findall(README.read_text("utf-8"))
-    return {name: Score(EPISODES, float(mean), float(std)) for name, mean, std in found}
+    rows = row.findall(README.read_text("utf-8"))
+    return {name: Score(float(mean), float(std)) for name, mean, std in rows}
 
 
-def play(name: str, episodes: int = EPISODES) -> Score:
+def play(name: str) -> Score:
     """Return the score of trained/NAME.safetensors; raise RuntimeError if it cannot be played."""
     # A checkpoint does not choose what is imported.
     env_name = tomllib.loads((ROOT / "configs" / f"{name}.toml").read_text("utf-8"))["env-name"]
     command = (
-        sys.executable, ROOT / "main.py", "--test", "--json", "--episodes", str(episodes),
+        sys.executable, ROOT / "main.py", "--test", "--json", "--episodes", str(EPISODES),
         "--seed", str(SEED), "--restore", TRAINED / f"{name}.safetensors", "--env-name", env_name,
     )  # fmt: skip
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         raise RuntimeError(f"{name}: {result.stderr}")
     played = json.loads(result.stdout)
-    return Score(episodes, played["mean"], played["std"])
+    return Score(played["mean"], played["std"])
 
 
 def ship(path: str, name: str, command: str | None) -> None:
@@ -102,26 +101,24 @@ def ship(path: str, name: str, command: str | None) -> None:
     seconds = counters.wall_seconds
     spent = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
     row = cells(
-        f"[`{name}`]({name}.safetensors)", f"{score.mean:.2f} ± {score.std:.2f}",
+        f"[`{name}`]({name}.safetensors)", str(score),
         PUBLISHED.get(name, "-"), f"{counters.frames:,}",
         spent, str(cores() if workers == "auto" else workers), f"`{command}`",
     )  # fmt: skip
-    README.write_text(with_row(README.read_text("utf-8"), TABLE, row), "utf-8")
+    write_row(README, "scores", row)
     print(row)
 
 
 def slim(checkpoint: Checkpoint) -> Checkpoint:
-    """Return what playing a policy needs, and training it further but for the optimiser's moments.
+    """Return a checkpoint without the optimiser's state, and with float16 weights of the ConvLSTM.
 
-    The weights of the large network take half of their room: their precision is more than enough.
+    It plays the same, and can be trained further.
     """
-    kept = {
-        name: value for name, value in checkpoint.settings.items() if name not in (*LIMITS, *PLACES)
-    }
+    settings = {key: value for key, value in checkpoint.settings.items() if key not in DROPPED}
     parameters = checkpoint.parameters
     if checkpoint.network["kind"] == "convlstm":
         parameters = {name: tensor.half() for name, tensor in parameters.items()}
-    return checkpoint._replace(parameters=parameters, optimizer={}, settings=kept, solved=None)
+    return checkpoint._replace(parameters=parameters, optimizer={}, settings=settings, solved=None)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Learn a task with another library, as its users would; benchmarks.solve starts it.
+"""Train a task with another library, as its users would; benchmarks.solve starts this program.
 
-The last line is the outcome as JSON: whether the target was reached, and the seconds that went
-into evaluations. Settings come from solvers.toml.
+The last line is the outcome as JSON: whether the target was reached, and the seconds that
+evaluations took. Settings come from solvers.toml.
 """
 
 import contextlib
@@ -9,18 +9,81 @@ import json
 import logging
 import os
 import sys
+import time
 import tomllib
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Discrete
 
-from benchmarks.judge import Job, Judge, Over
 from es.rollouts.processes import cores
+
+EPISODES, FIRST, SEED = 100, 5, 1_000_000  # of an evaluation
+PATIENCE = 1.05  # evaluate when training has taken this many times as long as at the last one
+
+Act = Callable[[np.ndarray], np.ndarray]  # (N, ...) observations -> N actions
+
+
+class Job(NamedTuple):
+    """A task, and a library's settings for it."""
+
+    task: str
+    seed: int
+    settings: dict[str, Any]
+
+    def make(self) -> gymnasium.Env:
+        """Return the environment."""
+        return gymnasium.make(self.task)
+
+
+def play(job: Job, act: Act, seeds: range) -> list[float]:
+    """Play an episode for each seed, side by side; return their returns."""
+    envs = {seed: job.make() for seed in seeds}
+    observations = {seed: env.reset(seed=seed)[0] for seed, env in envs.items()}
+    returns = dict.fromkeys(seeds, 0.0)
+    while envs:
+        actions = act(np.stack([observations[seed] for seed in envs]))
+        for (seed, env), action in zip([*envs.items()], actions, strict=True):
+            observations[seed], reward, terminated, truncated, _ = env.step(action)
+            returns[seed] += float(reward)
+            if terminated or truncated:
+                envs.pop(seed).close()
+    return [*returns.values()]
+
+
+class Over(Exception):  # noqa: N818 - it ends a run as planned
+    """The target is reached, or the time is up."""
+
+
+class Judge:
+    """Evaluate a policy after an update, if training took PATIENCE times as long as before.
+
+    target: of the mean of EPISODES fresh episodes. limit: seconds of training.
+    """
+
+    def __init__(self, job: Job, target: float, limit: float) -> None:
+        self._job, self._target, self._limit = job, target, limit
+        self._begin, self._due = time.perf_counter(), 0.0
+        self.judging, self.solved = 0.0, False
+
+    def __call__(self, act: Act) -> None:
+        """Raise Over if the target is reached or the time is up."""
+        now = time.perf_counter()
+        trained = now - self._begin - self.judging
+        if trained >= self._due:
+            self._due = trained * PATIENCE
+            returns = play(self._job, act, range(SEED, SEED + FIRST))
+            # Five episodes can show that a hundred would be a waste of time.
+            if np.mean(returns) + 2 * np.std(returns) / np.sqrt(FIRST - 1) >= self._target:
+                returns += play(self._job, act, range(SEED + FIRST, SEED + EPISODES))
+                self.solved = bool(np.mean(returns) >= self._target)
+            self.judging += time.perf_counter() - now
+        if self.solved or trained > self._limit:
+            raise Over
 
 
 def ppo(job: Job, judge: Judge) -> None:
@@ -44,9 +107,10 @@ def ars(job: Job, judge: Judge) -> None:
 def with_sb3(
     algorithm: type, job: Job, judge: Judge, further: Callable[..., dict[str, Any]] | None = None
 ) -> None:
-    """Train for so many steps as RL-Zoo does, with its settings.
+    """Train for as many steps as RL-Zoo does, with its settings.
 
-    further: more arguments of `learn`, from what makes environments and the model.
+    further: returns more arguments of `learn`, given a function that makes environments and the
+    model.
     """
     import torch
     from stable_baselines3.common.callbacks import BaseCallback
@@ -113,65 +177,20 @@ def evotorch(job: Job, judge: Judge) -> None:
         judge(act)
 
 
-def evosax(job: Job, judge: Judge) -> None:
-    """OpenAI's evolution strategy of evosax, on gymnax's version of the task."""
-    import jax
-    import optax
-    from evosax.algorithms import Open_ES
-    from evosax.problems import GymnaxProblem
-    from evosax.problems.networks import MLP, categorical_output_fn, identity_output_fn
-
-    settings, space = job.settings, job.make().action_space
-    count = int(space.n) if isinstance(space, Discrete) else (space.shape or ())[0]
-    sizes = (*settings["layers"], count)
-    output = categorical_output_fn if isinstance(space, Discrete) else identity_output_fn
-    problem = GymnaxProblem(
-        job.task, MLP(sizes, output_fn=output), num_rollouts=settings["rollouts"]
-    )
-    key, *keys = jax.random.split(jax.random.key(job.seed), 4)
-    evaluated, solution = problem.init(keys[0]), problem.sample(keys[1])
-    search = Open_ES(
-        settings["population"], solution, optimizer=optax.adam(settings["learning_rate"]),
-        std_schedule=optax.constant_schedule(settings["sigma"]),
-    )  # fmt: skip
-    params = search.default_params
-    state = search.init(keys[2], solution, params)
-    ask, tell, evaluate = jax.jit(search.ask), jax.jit(search.tell), jax.jit(problem.eval)
-    apply = jax.jit(MLP(sizes, output_fn=identity_output_fn).apply)
-    while True:
-        key, *keys = jax.random.split(key, 4)
-        population, state = ask(keys[0], state, params)
-        fitness, evaluated, _ = evaluate(keys[1], population, evaluated)
-        state, _ = tell(keys[2], population, -fitness, state, params)  # it minimises
-        mean, std, center = evaluated.obs_mean, evaluated.obs_std, search.get_mean(state)
-
-        def act(observations: np.ndarray, at: Any = (mean, std, center)) -> np.ndarray:
-            mean, std, center = at
-            outputs = np.asarray(apply(center, (observations - mean) / std))
-            if isinstance(space, Box):
-                return outputs.clip(space.low, space.high)
-            return outputs.argmax(-1)
-
-        judge(act)
-
-
 LEARNERS: dict[str, Callable[[Job, Judge], None]] = {
-    "ppo": ppo, "ars": ars, "evotorch": evotorch, "evosax": evosax
+    "ppo": ppo, "ars": ars, "evotorch": evotorch
 }  # fmt: skip
 
 
 def settings_of(library: str, task: str) -> dict[str, Any] | None:
-    """Return a library's settings for a task, or None if it has none or not the task."""
-    spec = gymnasium.registry.get(task)
-    if not spec or not str(spec.entry_point).startswith("gymnasium.envs."):
-        return None  # the others would have to be told where it comes from
+    """Return a library's settings for a task, or None if it has none."""
     with (Path(__file__).parent / "solvers.toml").open("rb") as file:
         tasks = tomllib.load(file)[library]
     return tasks.get(task, tasks.get("any"))
 
 
 def main(library: str, task: str, seed: str, target: str, limit: str) -> None:
-    """Learn; the program's remains are the caller's to end."""
+    """Train, print the outcome and leave without waiting for the library's processes."""
     warnings.simplefilter("ignore")
     settings = settings_of(library, task)
     assert settings is not None

@@ -1,8 +1,8 @@
-"""Start-up: whole commands that do little, and the default 41 workers with the memory they hold.
+"""Start-up: whole commands that do little, and the default 41 workers with their memory.
 
-Counted from the start of the interpreter, imports included, from a folder that is not the
-project's. Memory is the sum of the workers' proportional set sizes (Linux), after a batch.
---project: another checkout's folder, for its commands beside those of this one.
+Seconds count from the start of the interpreter, imports included, in a folder that is not the
+project's. Memory is the sum of the workers' proportional set sizes (Linux) after a batch.
+--project FOLDER runs the commands of another checkout beside those of this one.
 """
 
 import argparse

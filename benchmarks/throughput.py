@@ -1,27 +1,34 @@
-"""How near rollouts come to the environment alone, and where their time goes.
+"""How close rollouts come to the environment alone, and where their time goes.
 
-Every round plays some tasks of a population as a worker does, then the same episodes again from
-recorded actions: with the bare environment (the unwrapped Gymnasium environment, or the Atari
-emulator without reading its screen); with the environment as rollouts have it; and then the policy
-alone on the recorded observations, once more as its torch module. What is left of the time of the
-rollouts is the engine's: noise, parameters, the loop.
-Several processes do so side by side, each on a core of its own. Medians over the rounds.
+Each round plays some tasks of a population as a worker does. It then plays the same episodes again
+from recorded actions: with the bare environment (the unwrapped Gymnasium environment, or the Atari
+emulator without its screen), with the environment as rollouts have it, with the policy alone on
+the recorded observations, and with its torch module. What remains of the time of the rollouts is
+the engine's: noise, parameters, the loop. Several processes do this side by side, each on its own
+core. Figures are medians over the rounds.
 """
 
 import argparse
-import json
 import multiprocessing
+import operator
+import platform
+import re
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.harness import processor
-from benchmarks.replaying import record, replay, replay_bare, think, think_in_torch
+import ale_py
+import numpy as np
+import torch
+
+from es import count_outputs, model
 from es.algorithm.normalizer import Normalizer
 from es.algorithm.strategy import Strategy
 from es.config import Config, flag_with_value
 from es.envs import make_env
+from es.networks.own import with_state
 from es.policy import describe, policy_module
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.player import Player
@@ -60,9 +67,97 @@ CASES = (
     Case("HalfCheetah-v5", 0, 4),
     Case("HalfCheetah-v5", 0, 4, {"obs_norm": True}),
     Case("HalfCheetah-v5", 0, 4, {"hidden_sizes": (256, 256)}),
-    Case("HalfCheetah-v5", 0, 4, {"net": "benchmarks.eager:MLP"}),
+    Case("HalfCheetah-v5", 0, 4, {"net": "benchmarks.throughput:EagerMLP"}),
     Case("PongDeterministic-v4", 0, 1),
 )
+
+
+class EagerMLP(model.MLP):
+    """The MLP with two hidden layers of 256 units as a custom network, in eager torch."""
+
+    def __init__(self, observations: Any, actions: Any) -> None:
+        super().__init__(observations.shape[0], count_outputs(actions), (256, 256))
+
+    def forward(self, observation: torch.Tensor, state: None = None) -> tuple[torch.Tensor, None]:
+        """Return the outputs."""
+        return super().forward(observation)
+
+
+class Episode(NamedTuple):
+    """What is needed to play an episode again."""
+
+    seed: int
+    actions: list[Any]
+    observations: list[np.ndarray]
+
+
+def record(player: Player, snapshot: Snapshot, task: Task) -> Episode:
+    """Play a task; return what its policy saw and did."""
+    actor, episode = player.actor, Episode(task.episode_seed, [], [])
+    act = actor.act
+
+    def recording(observation: np.ndarray) -> Any:
+        episode.observations.append(observation.copy())
+        episode.actions.append(act(observation))
+        return episode.actions[-1]
+
+    actor.act = recording  # type: ignore[method-assign]
+    player.play(snapshot, task)
+    del actor.act
+    return episode
+
+
+def replay_bare(env: Any, episodes: Sequence[Episode]) -> None:
+    """Play recorded actions on the environment itself, which is the least that a rollout costs."""
+    if not isinstance(env, ale_py.AtariEnv):
+        replay(env, episodes)
+        return
+    ale, skip, codes = env.ale, range(env._frameskip), env._action_set
+    for episode in episodes:
+        ale.reset_game()
+        for action in episode.actions:
+            code = codes[action]
+            for _ in skip:
+                ale.act(code)
+
+
+def replay(env: Any, episodes: Sequence[Episode]) -> None:
+    """Play recorded actions."""
+    step = env.step
+    for episode in episodes:
+        env.reset(seed=episode.seed)
+        for action in episode.actions:
+            step(action)
+
+
+def think(actor: Any, episodes: Sequence[Episode]) -> None:
+    """Choose actions for recorded observations."""
+    act = actor.act
+    for episode in episodes:
+        actor.reset()
+        for observation in episode.observations:
+            act(observation)
+
+
+def think_in_torch(module: torch.nn.Module, episodes: Sequence[Episode]) -> None:
+    """Choose actions for recorded observations with the torch module."""
+    for episode in episodes:
+        state = None
+        for observation in episode.observations:
+            outputs, state = with_state(module(torch.from_numpy(observation).float(), state))
+            int(outputs.argmax())
+
+
+def processor() -> str:
+    """Return the CPU's name and the sizes of its caches, as far as Linux tells them."""
+    info, caches = Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu/cpu0/cache")
+    name = re.search(r"model name\s*: (.+)", info.read_text() if info.exists() else "")
+    parts = [name[1] if name else platform.processor()]
+    for index in sorted(caches.glob("index*")):
+        level, kind, size = ((index / x).read_text().strip() for x in ("level", "type", "size"))
+        if kind != "Instruction":
+            parts.append(f"L{level} {size}")
+    return ", ".join(parts)
 
 
 def population(case: Case) -> tuple[Setup, Snapshot, list[Task]]:
@@ -119,8 +214,8 @@ def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) ->
     results.put((figures[1:], steps / len(episodes)))
 
 
-def run(case: Case, processes: int, rounds: int) -> dict[str, Any]:
-    """Return a case's steps per second of all processes, and the microseconds of one step."""
+def run(case: Case, processes: int, rounds: int) -> str:
+    """Return a case's row: steps per second of all processes, and microseconds of one step."""
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(processes), context.Queue()
     started = [
@@ -129,65 +224,41 @@ def run(case: Case, processes: int, rounds: int) -> dict[str, Any]:
     ]
     for process in started:
         process.start()
-    each, lengths = zip(*[results.get(timeout=600) for _ in started], strict=True)
+    measured, lengths = zip(*[results.get(timeout=600) for _ in started], strict=True)
     for process in started:
         process.join()
-    # Of a round, all processes together: the sum of their speeds.
+    # The speed of a round is the sum over the processes.
     speeds = {
-        kind: [sum(1 / figures[i][kind] for figures in each) for i in range(rounds)]
+        kind: [sum(1 / figures[i][kind] for figures in measured) for i in range(rounds)]
         for kind in KINDS
     }
-    step = {
-        kind: 1e6 * statistics.median(figure[kind] for figures in each for figure in figures)
+    us = {
+        kind: 1e6 * statistics.median(figure[kind] for figures in measured for figure in figures)
         for kind in KINDS
     }
-    ratios = [ours / bare for ours, bare in zip(speeds["rollouts"], speeds["bare"], strict=True)]
-    return {
-        "processor": processor(),
-        "environment": str(case),
-        "after_updates": case.updates,
-        "steps_per_episode": statistics.mean(lengths),
-        "processes": processes,
-        "bare_steps_per_second": statistics.median(speeds["bare"]),
-        "steps_per_second": statistics.median(speeds["rollouts"]),
-        "ratio": statistics.median(ratios),
-        "us_per_step": {
-            "environment": step["bare"],
-            "preprocessing": step["environment"] - step["bare"],
-            "policy": step["policy"],
-            "engine": step["rollouts"] - step["environment"] - step["policy"],
-        },
-        "torch_to_ours": step["torch"] / step["policy"],
-    }
+    ratio = statistics.median(map(operator.truediv, speeds["rollouts"], speeds["bare"]))
+    engine = us["rollouts"] - us["environment"] - us["policy"]
+    return (
+        f"| {case} | {case.updates} | {statistics.mean(lengths):.0f} | {processes} | "
+        f"{statistics.median(speeds['bare']):.0f} | {statistics.median(speeds['rollouts']):.0f} | "
+        f"{ratio:.2f} | {us['bare']:.2f} | {us['environment'] - us['bare']:.2f} | "
+        f"{us['policy']:.2f} | {engine:.2f} | {us['torch'] / us['policy']:.1f} |"
+    )
 
 
 def main() -> None:
     """Print a row per environment and number of processes."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument("--rounds", type=int, default=15)
     names = sorted({case.name for case in CASES})
     parser.add_argument("--env", help="only this environment", choices=names)
     arguments = parser.parse_args()
     limit_threads()  # of the processes started
-    if not arguments.json:
-        print(f"{processor()}\n\n{HEADER}")
+    print(f"{processor()}\n\n{HEADER}")
     for case in CASES:
-        if arguments.env not in (None, case.name):
-            continue
-        for processes in sorted({1, cores()}):
-            figures = run(case, processes, arguments.rounds)
-            if arguments.json:
-                print(json.dumps(figures), flush=True)
-                continue
-            parts = " | ".join(f"{part:.2f}" for part in figures["us_per_step"].values())
-            print(
-                f"| {case} | {case.updates} | {figures['steps_per_episode']:.0f} | "
-                f"{processes} | {figures['bare_steps_per_second']:.0f} | "
-                f"{figures['steps_per_second']:.0f} | {figures['ratio']:.2f} | {parts} | "
-                f"{figures['torch_to_ours']:.1f} |",
-                flush=True,
-            )
+        if arguments.env in (None, case.name):
+            for processes in sorted({1, cores()}):
+                print(run(case, processes, arguments.rounds), flush=True)
 
 
 if __name__ == "__main__":

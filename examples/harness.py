@@ -4,8 +4,8 @@ A humanoid that falls within the second, whatever its policy does, learns nothin
 harness it walks after a few minutes; train on with less and less of it, and at last without (Yu,
 Turk and Liu 2018, "Learning symmetric and low-energy locomotion").
 
-In the project's folder: python -m examples.harness. It takes hours; benchmarks/LOG.md has a run by
-hand with nearly these settings, and how far that came. Watch harness.safetensors walk:
+In the project's folder: python -m examples.harness. It takes hours; docs/lessons.md says what a
+run by hand with nearly these settings taught. Watch harness.safetensors walk:
 
     python main.py --test --restore examples/harness.safetensors \
         --env-wrapper examples.harness:Harness strength=0.025

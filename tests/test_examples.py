@@ -58,10 +58,8 @@ def test_the_policy_with_a_memory_balances_the_pole_without_velocities(program):
 
 
 def test_the_network_of_the_docs_trains_and_is_loaded_by_plain_torch(program):
-    blocks = re.findall(
-        r"```(?:python)?\n(.*?)```", (ROOT / "docs/networks.md").read_text(), re.DOTALL
-    )
-    module, commands, loads = blocks
+    section = (ROOT / "docs/environments.md").read_text().partition("## A network of your own")[2]
+    module, commands, loads = re.findall(r"```(?:python)?\n(.*?)```", section, re.DOTALL)
     Path("my_networks.py").write_text(module)
     train, *_ = [line.partition("main.py ")[2].split() for line in commands.splitlines()]
     assert program(*train, "--workers", 0, "--n", 2, "--max-gradient-updates", 1)[0] == 0
@@ -120,7 +118,7 @@ def test_the_example_of_ask_and_tell_minimises_its_function():
 
 def test_the_examples_of_the_page_run():
     page = (ROOT / "docs" / "python.md").read_text()
-    train, follow, _, function = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    train, follow, *_, function = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     more = '"CartPole-v1", workers=0, n=4, max_gradient_updates=2'
     observation = np.zeros(4, np.float32)
     exec(

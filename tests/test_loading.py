@@ -196,8 +196,9 @@ def test_files_that_cannot_be_played_are_errors(trained):
             load_policy(path)
 
 
-def test_the_example_of_the_readme_runs(program, capfd):
-    _, example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def test_the_example_of_the_docs_runs(program, capfd):
+    section = (ROOT / "docs" / "python.md").read_text().partition("## Use a policy")[2]
+    example = section.partition("```python\n")[2].partition("```")[0]
     program(*CARTPOLE, "--workers", 0, "--max-gradient-updates", 3)
     exec(example, {})
     assert re.findall(r"seed (\d): \d+\.0", capfd.readouterr().out) == ["0", "1", "2"]

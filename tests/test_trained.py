@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.scores import TRAINED, slim, told
+from benchmarks.scores import TRAINED, documented_scores, slim
 from tests.checkpoints import read, same
 from tests.processes import ROOT
 
@@ -17,7 +17,7 @@ EPISODES = 10
 
 def test_every_task_has_a_policy_with_its_line():
     assert {path.stem for path in TRAINED.glob("*.safetensors")} == NAMES
-    assert set(told()) == NAMES
+    assert set(documented_scores()) == NAMES
     assert max(path.stat().st_size for path in TRAINED.iterdir()) <= 2_500_000
 
 
@@ -28,7 +28,7 @@ def test_a_quick_one_scores_what_its_line_says(program, name):
         "--restore", TRAINED / f"{name}.safetensors",
     )  # fmt: skip
     assert (status, err) == (0, "")
-    line, returns = told()[name], json.loads(out)["returns"]
+    line, returns = documented_scores()[name], json.loads(out)["returns"]
     # The first of the 100 episodes of the line: three standard errors of a mean of so few.
     assert abs(np.mean(returns) - line.mean) <= 3 * line.std / EPISODES**0.5 + 0.01
 

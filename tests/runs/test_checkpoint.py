@@ -65,7 +65,7 @@ def test_a_best_score_that_is_not_finite_is_none(tmp_path):
 
 
 def test_the_documented_lines_play_a_policy_in_plain_torch():
-    page = (ROOT / "docs/checkpoint-format.md").read_text()
+    page = (ROOT / "docs/internals.md").read_text()
     snippet = page.partition("```python\n")[2].partition("```")[0]
     actions = {"kind": "discrete", "n": 2, "start": 0}
     network = {"kind": "mlp", "inputs": 4, "hidden": [64, 64], "activation": "selu"}

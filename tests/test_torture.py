@@ -1,0 +1,110 @@
+"""Runs that are killed again and again end as undisturbed ones: python -m pytest -m slow."""
+
+import contextlib
+import csv
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.checkpoints import has_rows, read, same, same_run, timeless
+from tests.processes import ROOT
+
+pytestmark = pytest.mark.slow
+KILLS = 50
+MARK = "TORTURED_RUN"  # an environment variable, which the processes of a run inherit
+LONG = (
+    "--env-name", "Acrobot-v1", "--small-net", "--n", "20", "--sigma", "0.5", "--useAdam",
+    "--lr", "0.05", "--obs-norm", "--seed", "1", "--silent", "--max-gradient-updates", 40 * KILLS,
+)  # fmt: skip
+# Short updates, about 200 a second, so that most kills hit a file that is being written.
+WRITING = (
+    "--env-name", "CartPole-v1", "--small-net", "--n", "4", "--useAdam", "--lr", "0.01",
+    "--obs-norm", "--variable-ep-len", "--max-episode-length", "100", "--lr-decay", "0.9999",
+    "--eval-every", "7", "--eval-episodes", "2", "--save-every", "100", "--seed", "1",
+    "--workers", "2", "--silent", "--max-gradient-updates", 1000 * KILLS,
+)  # fmt: skip
+
+
+def start(*arguments: object) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, str(ROOT / "main.py"), *map(str, arguments)]
+    # The shell becomes the program: its own id is in the variable.
+    shell = ["/bin/sh", "-c", f'{MARK}=$$ exec "$@"', "sh", *command]
+    return subprocess.Popen(shell, stdout=subprocess.DEVNULL)
+
+
+def helpers(master: int) -> list[psutil.Process]:
+    """The processes of a run but its master. Workers may have lost their parent."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != master and process.environ().get(MARK) == str(master):
+                found.append(process)
+    return found
+
+
+def test_any_process_but_the_master_may_be_killed():
+    rng, kills = random.Random(0), 0
+    program = start(*LONG, "--workers", 4, "--run-dir", "killed")
+    updates = 0
+    while program.poll() is None:
+        time.sleep(rng.uniform(0, 0.2))
+        # The run progresses between kills, however slow the machine is.
+        if has_rows(Path("killed"), updates) and (victims := helpers(program.pid)):
+            updates += rng.randrange(60)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                rng.choice(victims).kill()
+                kills += 1
+    assert program.returncode == 0
+    assert kills >= KILLS
+    assert start(*LONG, "--workers", 2, "--run-dir", "quiet").wait() == 0
+    assert same_run(read("killed/latest.safetensors"), read("quiet/latest.safetensors"))
+    assert timeless(Path("killed")) == timeless(Path("quiet"))
+
+
+def test_the_master_may_be_killed_at_any_instant():
+    rng, killed, quiet = random.Random(0), Path("killed"), Path("quiet")
+    latest = killed / "latest.safetensors"
+    seconds, done = 6.0, 0
+    for _ in range(KILLS):
+        if latest.exists():
+            program = start("--restore", latest, "--silent")
+        else:
+            shutil.rmtree(killed, ignore_errors=True)  # or the run would take a number
+            program = start(*WRITING, "--run-dir", killed)
+        time.sleep(rng.uniform(0, seconds))
+        assert program.poll() is None
+        program.kill()
+        program.wait()
+        if latest.exists():
+            with (killed / "progress.csv").open(newline="") as file:
+                rows = [int(row["update"]) for row in csv.DictReader(file) if row["sigma"]]
+            before, done = done, read(latest).counters.update
+            assert rows[:done] == list(range(1, done + 1))
+            seconds *= 1 if done > before else 1.2  # a slow machine
+        else:
+            seconds *= 1.2
+    assert start("--restore", latest, "--silent").wait() == 0
+    assert start(*WRITING, "--run-dir", quiet).wait() == 0
+    names = sorted(path.name for path in quiet.glob("*.safetensors"))
+    assert names == sorted(path.name for path in killed.glob("*.safetensors"))
+    assert all(same_run(read(killed / name), read(quiet / name)) for name in names)
+    assert timeless(killed) == timeless(quiet)
+    assert same(scalars(killed), scalars(quiet))
+
+
+def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard shows, without the figures that depend on the clock."""
+    events = EventAccumulator(str(run), size_guidance={"scalars": 0})
+    events.Reload()
+    return {
+        tag: [(event.step, event.value) for event in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
+        if not tag.endswith(("wall_seconds", "steps_per_second"))
+    }
