@@ -55,7 +55,7 @@ def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any
 def training(*arguments: str) -> Times:
     """Return the times of a training run with these flags; its directory is thrown away."""
     from es import train
-    from es.main import main
+    from es.cli import main
     from es.rollouts.pool import WorkerPool
 
     updates: list[float] = []

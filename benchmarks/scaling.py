@@ -10,8 +10,7 @@ import statistics
 from typing import NamedTuple
 
 from benchmarks.harness import Times, training
-from es.program import FOR_WORKERS
-from es.rollouts.processes import cores, limit_threads, start_forkserver
+from es.rollouts.processes import FOR_WORKERS, cores, limit_threads, start_forkserver
 
 
 class Case(NamedTuple):

@@ -14,12 +14,14 @@ import subprocess
 import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.learn import EPISODES, PUBLISHED, SEED, cells, with_row
+from es.checkpoint import Checkpoint, load, save
+from es.config import FIELDS
 from es.rollouts.processes import cores
-from es.runs.checkpoint import Checkpoint, load, save
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAINED = ROOT / "trained"
@@ -94,10 +96,10 @@ def play(name: str, episodes: int = EPISODES) -> Score:
 def ship(path: str, name: str, command: str | None) -> None:
     """Make trained/NAME.safetensors of a checkpoint, play it, and write its line."""
     checkpoint = load(path)
-    assert isinstance(checkpoint, Checkpoint), f"{path} holds weights alone"
+    assert checkpoint.config is not None, f"{path} holds weights alone"
     save(slim(checkpoint), TRAINED / f"{name}.safetensors")
     score, counters = play(name), checkpoint.counters
-    seed, workers = checkpoint.settings["seed"], checkpoint.settings.get("workers")
+    seed, workers = checkpoint.config.seed, checkpoint.config.workers
     command = command or f"python main.py --config {name} --seed {seed}"
     seconds = counters.wall_seconds
     spent = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
@@ -115,13 +117,13 @@ def slim(checkpoint: Checkpoint) -> Checkpoint:
 
     The weights of the large network take half of their room: their precision is more than enough.
     """
-    kept = {
-        name: value for name, value in checkpoint.settings.items() if name not in (*LIMITS, *PLACES)
-    }
+    assert checkpoint.config is not None
+    left_out: Any = {name: FIELDS[name].default for name in (*LIMITS, *PLACES)}
+    config = replace(checkpoint.config, **left_out)
     parameters = checkpoint.parameters
-    if checkpoint.network["kind"] == "convlstm":
+    if "conv1.weight" in parameters:
         parameters = {name: tensor.half() for name, tensor in parameters.items()}
-    return checkpoint._replace(parameters=parameters, optimizer={}, settings=kept, solved=None)
+    return checkpoint._replace(parameters=parameters, optimizer={}, config=config, solved=None)
 
 
 if __name__ == "__main__":

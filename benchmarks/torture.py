@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.killing import WRITING_OFTEN, command, finish, torture_master, torture_processes
-from tests.runs.damage import OWNED, damaged
+from tests.damage import OWNED, damaged
 
 MEMORY = 16 * 2**30  # bytes of address space, of which torch and numba take the most
 

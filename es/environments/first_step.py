@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from es.errors import MisfitError, blaming, users_trace
+from es.errors import MisfitError, as_usage_error, users_trace
 from es.rollouts.rollout import as_number
 
 
@@ -17,7 +17,7 @@ def check_first_step(env: gymnasium.Env, name: str) -> None:
 
     Arguments that make no sense often fail here only, and that is better than during a run.
     """
-    with blaming(f"--env-name {name}: cannot be played"), warnings.catch_warnings():
+    with as_usage_error(f"--env-name {name}: cannot be played"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         env.action_space.seed(0)
         with _unpacking("reset", "(observation, info)"):

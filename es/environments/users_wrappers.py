@@ -7,8 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from es.errors import UsageError, blaming
-from es.program import find_named
+from es.errors import UsageError, as_usage_error, find_named
 
 SHARED = "keeps figures over episodes, which every worker process would have of its own"
 REFUSED = {  # wrappers of Gymnasium's
@@ -28,7 +27,7 @@ def wrap(env: gymnasium.Env, wrappers: Sequence[Mapping[str, Any]]) -> gymnasium
         name, kwargs = wrapper["name"], wrapper["kwargs"]
         given = "".join(f" {key}={value}" for key, value in kwargs.items())
         flag = f"--env-wrapper {name}{given}"
-        with blaming(f"{flag}: cannot be made"):
+        with as_usage_error(f"{flag}: cannot be made"):
             make = _find(name)
             made = make(env, **_arrays(make, kwargs))
         if not isinstance(made, gymnasium.Env):

@@ -9,13 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 
-from es.config import Imported, on_a_command_line
+from es import checkpoint as checkpoints
+from es.checkpoint import Checkpoint
 from es.errors import in_one_line
 from es.reports.one_shot import start
 from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
-from es.runs import checkpoint as checkpoints
-from es.runs.checkpoint import Checkpoint
 from es.runs.directory import VIDEOS, RunDir
 
 PROGRAM, PREVIEW = "es", "es.reports.preview"  # modules that are run
@@ -29,12 +28,12 @@ class VideoRecorder:
     A snapshot is a checkpoint `videos/.update-<K>-frames-<F>.safetensors`, which is deleted once
     its video `update-<K>.mp4` is there. Snapshots that an earlier process of the run has left are
     recorded first. If too many wait, every other one is left out. Those that an interrupt or a full
-    disk leaves are recorded when the run is carried on. imported: `Config.imported`.
+    disk leaves are recorded when the run is carried on. flags: `Config.flags_to_restore`.
     """
 
-    def __init__(self, directory: RunDir, imported: Imported, console: Terminal) -> None:
+    def __init__(self, directory: RunDir, flags: list[str], console: Terminal) -> None:
         self._directory, self._console = directory, console
-        self._imported = on_a_command_line(imported)
+        self._flags = flags
         self._folder = directory.path / VIDEOS
         self._folder.mkdir(exist_ok=True)
         self._delete_recordings()
@@ -112,7 +111,7 @@ class VideoRecorder:
         update, frames = _counts(snapshot)
         video = self._folder.resolve() / f"update-{update}.mp4"
         files = ("--restore", str(snapshot.resolve()), "--video", str(video))
-        failure = self._run(PROGRAM, "--test", "--silent", *self._imported, *files)
+        failure = self._run(PROGRAM, "--test", "--silent", *self._flags, *files)
         if failure:
             self._failure = failure
             return

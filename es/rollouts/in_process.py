@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from es.errors import episode_trace, in_short, is_the_users_wish
+from es.errors import episode_trace, is_interrupt, summary_of
 from es.rollouts.interface import FAILURES, Progress, failed
 from es.rollouts.player import Player
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task, close
@@ -48,9 +48,9 @@ class InProcessPool:
             try:
                 return self._player.play(snapshot, task)
             except BaseException as error:
-                if is_the_users_wish(error):
+                if is_interrupt(error):
                     raise
                 last = error
             close(self._player.env)
             self._player = None
-        raise failed(task, f"the last time: {in_short(last)}", episode_trace(last)) from last
+        raise failed(task, f"the last time: {summary_of(last)}", episode_trace(last)) from last

@@ -110,7 +110,7 @@ def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatc
             recorder.record(checkpoint._replace(counters=counters))
 
     monkeypatch.setattr(VideoRecorder, "_work", lambda recorder: None)
-    record(VideoRecorder(run, {}, Terminal(silent=True)), range(25))
+    record(VideoRecorder(run, [], Terminal(silent=True)), range(25))
     err = capfd.readouterr().err
     assert err.count("\n") == 1
     assert "--video-every" in err
@@ -124,7 +124,7 @@ def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatc
             recorded.append(snapshot.name)
 
     monkeypatch.setattr(VideoRecorder, "_record", note)
-    following = VideoRecorder(run, {}, Terminal(silent=True))
+    following = VideoRecorder(run, [], Terminal(silent=True))
     record(following, range(25, 35))
     may_begin.set()
     following.close(lambda: False)
@@ -133,7 +133,7 @@ def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatc
 
 
 def test_a_video_that_was_left_out_is_no_failure(run, started, capfd):
-    recorder = VideoRecorder(run, {}, Terminal(silent=True))
+    recorder = VideoRecorder(run, [], Terminal(silent=True))
     recorder._queue.put(run.path / "videos/.update-2-frames-70.safetensors")
     recorder.close(lambda: False)
     assert not started
@@ -143,7 +143,7 @@ def test_a_video_that_was_left_out_is_no_failure(run, started, capfd):
 def test_nothing_is_recorded_into_a_run_that_has_taken_the_place_of_this_one(
     run, checkpoint, started, capfd
 ):
-    recorder = VideoRecorder(run, {}, Terminal(silent=True))
+    recorder = VideoRecorder(run, [], Terminal(silent=True))
     run.path.rename(run.path.with_name("away"))
     folder = run.path / "videos"
     folder.mkdir(parents=True)
@@ -169,7 +169,7 @@ def test_a_preview_that_cannot_be_made_holds_up_no_other_video(run, monkeypatch,
         return "No space left on device" if module == videos.PREVIEW else ""
 
     monkeypatch.setattr(VideoRecorder, "_run", run_module)
-    VideoRecorder(run, {}, Terminal(silent=True)).close(lambda: False)
+    VideoRecorder(run, [], Terminal(silent=True)).close(lambda: False)
     assert started == [
         "es update-2.mp4", "es.reports.preview 70", "es update-10.mp4", "es.reports.preview 900"
     ]  # fmt: skip
@@ -186,7 +186,7 @@ def test_who_is_in_a_hurry_waits_for_no_video(run, monkeypatch, capfd):
     monkeypatch.setattr(videos, "PROGRAM", "lingering")
     monkeypatch.setenv("PYTHONPATH", str(run.path))
     (run.path / "lingering.py").write_text("import time; open('begun', 'w'); time.sleep(3600)")
-    recorder = VideoRecorder(run, {}, Terminal(silent=False))
+    recorder = VideoRecorder(run, [], Terminal(silent=False))
     wait_until(Path("begun").exists)
     recorder.close(lambda: True)
     assert recorder._process
