@@ -1,6 +1,3 @@
-"""The door to es/envs.py."""
+"""Import environments by their familiar name: from envs import make_env."""
 
 from es.envs import *  # noqa: F403
-
-if __name__ == "__main__":
-    raise SystemExit("This file is imported. To train: python main.py --help")

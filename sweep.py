@@ -1,15 +1,7 @@
 #!/usr/bin/env python3
-"""The door to es/sweep.py: python sweep.py --help."""
+"""Search for hyperparameters: python sweep.py --help."""
 
-import signal
-import sys
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it is handled: no traceback
-
-from es.program import hide_doors, leave
-from es.sweep import main
+from es.__main__ import run
 
 if __name__ == "__main__":
-    hide_doors()
-    leave(main(sys.argv[1:]))
+    run("sweep")

@@ -1,6 +1,7 @@
-"""The door to es/test.py."""
+#!/usr/bin/env python3
+"""Play a policy, as main.py --test does: python test.py --restore CHECKPOINT."""
 
-from es.test import *  # noqa: F403
+from es.__main__ import run
 
 if __name__ == "__main__":
-    raise SystemExit("This file is imported. To train: python main.py --help")
+    run("main", "--test")

@@ -1,6 +1,7 @@
-"""The door to es/train.py."""
+#!/usr/bin/env python3
+"""Train a policy, as main.py does: python train.py --help."""
 
-from es.train import *  # noqa: F403
+from es.__main__ import run
 
 if __name__ == "__main__":
-    raise SystemExit("This file is imported. To train: python main.py --help")
+    run("main")

@@ -18,10 +18,9 @@ from typing import Any
 
 from es.cluster.connection import LOCAL
 from es.cluster.pool import RayPool
-from es.program import FOR_WORKERS
 from es.rollouts.interface import Pool
 from es.rollouts.pool import WorkerPool
-from es.rollouts.processes import PRELOAD, cores, limit_threads, start_forkserver
+from es.rollouts.processes import FOR_WORKERS, PRELOAD, cores, limit_threads, start_forkserver
 from es.rollouts.rollout import UNPERTURBED, Snapshot, training_tasks
 
 MAIN = Path(__file__).resolve().parent.parent / "main.py"

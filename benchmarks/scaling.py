@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-from es.program import FOR_WORKERS
-from es.rollouts.processes import cores, limit_threads, start_forkserver
+from es.rollouts.processes import FOR_WORKERS, cores, limit_threads, start_forkserver
 
 
 class Times(NamedTuple):
@@ -46,7 +45,7 @@ def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any
 def training(*arguments: str) -> Times:
     """Return the times of a training run with these flags; its directory is thrown away."""
     from es import train
-    from es.main import main
+    from es.cli import main
     from es.rollouts.pool import WorkerPool
 
     updates: list[float] = []

@@ -14,18 +14,21 @@ import subprocess
 import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.learn import EPISODES, PUBLISHED, SEED, cells, write_row
+from es.checkpoint import Checkpoint, load, save
+from es.config import FIELDS
 from es.rollouts.processes import cores
-from es.runs.checkpoint import Checkpoint, load, save
 
 ROOT = Path(__file__).resolve().parent.parent
 TRAINED = ROOT / "trained"
 README = TRAINED / "README.md"
 # Settings of a run that a shipped policy does not keep.
-DROPPED = ("target_return", "max_frames", "max_minutes", "run_dir", "silent", "workers")
+LIMITS = ("target_return", "max_frames", "max_minutes")  # of the run, where it might go on
+PLACES = ("run_dir", "silent", "workers")
 
 
 class Score(NamedTuple):
@@ -93,10 +96,10 @@ def play(name: str) -> Score:
 def ship(path: str, name: str, command: str | None) -> None:
     """Make trained/NAME.safetensors of a checkpoint, play it, and write its line."""
     checkpoint = load(path)
-    assert isinstance(checkpoint, Checkpoint), f"{path} holds weights alone"
+    assert checkpoint.config is not None, f"{path} holds weights alone"
     save(slim(checkpoint), TRAINED / f"{name}.safetensors")
     score, counters = play(name), checkpoint.counters
-    seed, workers = checkpoint.settings["seed"], checkpoint.settings.get("workers")
+    seed, workers = checkpoint.config.seed, checkpoint.config.workers
     command = command or f"python main.py --config {name} --seed {seed}"
     seconds = counters.wall_seconds
     spent = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
@@ -114,11 +117,13 @@ def slim(checkpoint: Checkpoint) -> Checkpoint:
 
     It plays the same, and can be trained further.
     """
-    settings = {key: value for key, value in checkpoint.settings.items() if key not in DROPPED}
+    assert checkpoint.config is not None
+    left_out: Any = {name: FIELDS[name].default for name in (*LIMITS, *PLACES)}
+    config = replace(checkpoint.config, **left_out)
     parameters = checkpoint.parameters
-    if checkpoint.network["kind"] == "convlstm":
+    if "conv1.weight" in parameters:
         parameters = {name: tensor.half() for name, tensor in parameters.items()}
-    return checkpoint._replace(parameters=parameters, optimizer={}, settings=settings, solved=None)
+    return checkpoint._replace(parameters=parameters, optimizer={}, config=config, solved=None)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ try:
     try:
         from es.cli import main
     except ModuleNotFoundError:
-        from es.main import main
+        from es.cli import main
     main(sys.argv[1:])
 finally:
     write()

@@ -17,7 +17,7 @@ RUNS, WORKERS = 5, 41
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = f"""
 import time
-from es.program import FOR_WORKERS
+from es.rollouts.processes import FOR_WORKERS
 from es.rollouts.processes import limit_threads, start_forkserver
 limit_threads()
 import os, sys

@@ -2,32 +2,30 @@
 
 import sys
 
-if not sys.flags.safe_path:
-    del sys.path[0]  # the script's folder, or the one it is started in, which is searched last
 
-import signal
-from typing import NoReturn
+def run(tool: str = "", *words: str) -> None:
+    """Run a tool (main, compare, sweep) with the command line, and end the process.
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it is handled: no traceback
+    tool: by default, the first argument names it. words: stand before the command line's own.
+    """
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the script's folder or the current one, where a random.py may lie
+    import signal
 
-from es.program import hide_doors, leave
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it is handled: no traceback
+    from es.rollouts.processes import hide_checkout, leave
 
-
-def run() -> NoReturn:
-    """Run the command line, and end."""
-    hide_doors()
-    words = sys.argv[1:]
-    if words[:1] == ["compare"]:
-        from es.compare import main as compare
-
-        leave(compare(words[1:]))
-    if words[:1] == ["sweep"]:
-        from es.sweep import main as sweep
-
-        leave(sweep(words[1:]))
-    from es.main import main
-
-    leave(main(words))
+    hide_checkout()
+    argv = [*words, *sys.argv[1:]]
+    if not tool:
+        tool = argv.pop(0) if argv[:1] in (["compare"], ["sweep"]) else "main"
+    if tool == "compare":
+        from es.compare import main
+    elif tool == "sweep":
+        from es.sweep import main
+    else:
+        from es.cli import main
+    leave(main(argv))
 
 
 if __name__ == "__main__":

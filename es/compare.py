@@ -3,46 +3,27 @@
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import NamedTuple
 
-from es.program import execute, not_installed
+from es.checkpoint import replace
+from es.errors import Interrupted, Interrupts, UsageError, execute
+from es.runs import directory as rundir
+from es.settings import Parser
 
-try:
-    import tyro
-
-    from es.config.flags import read
-    from es.errors import UsageError
-    from es.interrupts import Interrupted, Interrupts
-    from es.runs import directory as rundir
-except ModuleNotFoundError as error:
-    sys.exit(not_installed(error))
-
-By = Literal["frames", "episodes", "minutes"]
 WIDE = 200  # characters: a table that is not printed on a terminal need not be folded
+DESCRIPTION = """Compare runs: their learning curves in one picture, their results in one table.
+
+Runs whose settings differ in nothing but the seed are one group, drawn as their mean.
+"""
 
 
-@dataclass(frozen=True)
-class Options:
-    """Compare runs: their learning curves on one picture, their results in one table.
+class Options(NamedTuple):
+    """The options of a command line; see --help."""
 
-    Runs whose settings differ in nothing but the seed are one group, drawn as their mean.
-    """
-
-    run_dirs: Annotated[
-        tuple[str, ...],
-        tyro.conf.Positional,
-        tyro.conf.arg(
-            metavar="RUN_DIR [RUN_DIR ...]",
-            help="Directories of runs, or with runs in them.",
-            help_behavior_hint="(required)",
-        ),
-    ]
-    by: Annotated[By, tyro.conf.arg(help="What the returns are drawn against.")] = "frames"
-    output: Annotated[
-        str, tyro.conf.arg(metavar="NAME", help="Write NAME.png, NAME.csv and NAME.md.")
-    ] = "comparison"
+    run_dirs: list[str]
+    by: str = "frames"
+    output: str = "comparison"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -52,10 +33,14 @@ def main(argv: Sequence[str]) -> int:
 
 def parse(argv: Sequence[str]) -> Options:
     """Return the command line's options; exit for `--help`; raise UsageError."""
-    options: Options = read(Options, argv, "compare")
-    if not options.run_dirs:
-        raise UsageError("RUN_DIR: is missing; give the directories of runs, see --help")
-    return options
+    parser = Parser("compare", DESCRIPTION)
+    directories = "Directories of runs, or with runs in them."
+    parser.add_argument("run_dirs", nargs="+", metavar="RUN_DIR", help=directories)
+    axes = ("frames", "episodes", "minutes")
+    parser.add_argument("--by", choices=axes, help="The horizontal axis (default: frames).")
+    files = "Write NAME.png, NAME.csv and NAME.md (default: comparison)."
+    parser.add_argument("--output", metavar="NAME", help=files)
+    return Options(**vars(parser.parse_args(argv)))
 
 
 def compare(options: Options, interrupts: Interrupts) -> int:
@@ -90,7 +75,7 @@ def compare(options: Options, interrupts: Interrupts) -> int:
     with rundir.writable(base, "--output"):
         base.parent.mkdir(parents=True, exist_ok=True)
         for path, content in contents.items():
-            rundir.replace(path, content)
+            replace(path, content)
     width = None if sys.stdout.isatty() else WIDE
     Console(highlight=False, width=width).print(table.for_terminal(groups))
     print("Written:", ", ".join(map(str, contents)))

@@ -21,13 +21,13 @@ import ale_py
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from es.config.assignments import read_assignments, read_wrappers
+from es.config import read_assignments, read_wrappers
 from es.environments import catalogue
 from es.environments.simulators import load
 from es.environments.spaces import as_vector, is_image, take_picture
 from es.environments.users_wrappers import refuse_statistics, wrap
 from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart, SeededSpaces
-from es.errors import UsageError, blaming
+from es.errors import UsageError, as_usage_error
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
 gymnasium.logger.min_level = gymnasium.logger.ERROR  # no deprecation warnings
@@ -155,7 +155,7 @@ def make_bare_env(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mode = f" with render_mode={render_mode}" if render_mode else ""
-        with blaming(f"--env-name {env['id']}{given}: cannot be made{mode}"):
+        with as_usage_error(f"--env-name {env['id']}{given}: cannot be made{mode}"):
             # Not every environment has the argument render_mode.
             kwargs = env["kwargs"] | ({"render_mode": render_mode} if render_mode else {})
             # Leave out wrappers that cost time in every step: one checks the order of calls, and
@@ -218,7 +218,7 @@ def _refuse_reserved(kwargs: Mapping[str, Any]) -> None:
 
 
 def _is_atari(name: str, spec: EnvSpec) -> bool:
-    with blaming(f"--env-name {name}: cannot be made"):  # what it needs may not be installed
+    with as_usage_error(f"--env-name {name}: cannot be made"):  # what it needs may not be installed
         creator = load(spec)
     return isinstance(creator, type) and issubclass(creator, ale_py.AtariEnv)
 

@@ -1,23 +1,32 @@
-"""The errors that end a run with one line instead of a traceback."""
+"""Errors that are shown as one line, the traceback of a user's code, and Ctrl-C."""
 
+import difflib
+import importlib
+import os
+import shlex
 import signal
+import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-
-from es.interrupts import Interrupted
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
 
 LONGEST = 1000  # characters of a message
-# None of the user's own code.
+# Packages whose frames are left out of a user's traceback.
 LIBRARIES = ("es", "gymnasium", "ale_py", "contextlib", "importlib", "torch")
-MADE_FOR = " was raised from the environment creator for "  # what Gymnasium adds to some messages
+MADE_FOR = " was raised from the environment creator for "  # which Gymnasium adds to some messages
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PROJECT = Path(__file__).resolve().parent.parent  # the folder that holds the package
+IN_CHECKOUT = PROJECT.name not in ("site-packages", "dist-packages")
 
 
 class RunError(Exception):
-    """A failure that is not in the user's command; the program ends with `status`.
+    """A failure that is not in the user's command. The program ends with `status`.
 
-    message: one line. trace: the traceback that is shown under it, if any. command: the shell's
-    command that the message ends with, if any, which is shown on a line of its own.
+    message: one line. trace: a traceback that is shown under it. command: a shell command that the
+    user may run next, shown on a line of its own.
     """
 
     status = 1
@@ -32,7 +41,7 @@ class RunError(Exception):
 
 
 class TaskError(RunError):
-    """An episode that cannot be played. index: its task's."""
+    """An episode cannot be played. index: of its task."""
 
     index = -1
 
@@ -42,7 +51,7 @@ class ClusterError(RunError):
 
 
 class UsageError(RunError):
-    """The user's mistake: the message names the flag or file, the value, and the remedy."""
+    """The user's mistake. The message names the flag or file, the value and the remedy."""
 
     status = 2
 
@@ -51,7 +60,7 @@ class UsageError(RunError):
 
 
 class MisfitError(ValueError):
-    """A reward or an observation of another kind than was promised; the message says of which.
+    """A reward or an observation is of another kind than the environment has promised.
 
     steps_ago: 1 if it came with the step before the one that is being played.
     """
@@ -61,33 +70,112 @@ class MisfitError(ValueError):
         self.steps_ago = steps_ago
 
 
-@contextmanager
-def blaming(what: str) -> Iterator[None]:
-    """Turn what a user's code raises in this context into "`what` (its error)".
+class Interrupted(BaseException):
+    """The user ends the program. `except Exception` in a library does not catch it."""
 
-    Raise UsageError with the traceback of the user's code; RunError, which has the line alone, for
-    `sys.exit` and the like.
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.status = 128 + number
+
+
+class Interrupts:
+    """A context that handles Ctrl-C, SIGTERM and a closed terminal.
+
+    Before `defer`, a signal ends the process at once: there is nothing to save, and libraries may
+    catch an exception in their imports. A second signal always ends it at once.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._deferred = self._allowed = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in SIGNALS:
+            # nohup starts a program with SIGHUP ignored.
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def defer(self) -> None:
+        """Make interrupts wait for `allowed` from now on."""
+        self._deferred = True
+
+    @contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Raise Interrupted in this context, at once if an interrupt is waiting."""
+        self._allowed = True
+        try:
+            if self.received is not None:
+                raise Interrupted(self.received)
+            yield
+        finally:
+            self._allowed = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None or not self._deferred:
+            self._end_at_once(number)
+        self.received = number
+        if self._allowed:
+            raise Interrupted(number)
+
+    def _end_at_once(self, number: int) -> None:
+        os._exit(128 + number)  # the workers then end themselves
+
+
+def execute(run: Callable[[Interrupts], int]) -> int:
+    """Run a program, print its RunError if it raises one, and return the exit status."""
+    complaint, interrupts = "", Interrupts()
+    try:
+        with interrupts:
+            status = run(interrupts)
+    except RunError as error:
+        complaint, status = f"error: {error}\n", error.status
+    except ModuleNotFoundError as error:
+        complaint, status = f"{not_installed(error)}\n", 1
+    except BrokenPipeError:  # nobody reads the output any more, as after `| head`
+        status = 128 + (interrupts.received or signal.SIGPIPE)
+    except OSError as error:  # such as a full disk
+        complaint = f"error: {error}\n"
+        status = 128 + interrupts.received if interrupts.received else 1
+    for stream, last_words in ((sys.stdout, ""), (sys.stderr, complaint)):
+        try:
+            print(last_words, end="", file=stream, flush=True)
+        except OSError:  # drop the text, or Python would print an error at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return status
+
+
+@contextmanager
+def as_usage_error(what: str) -> Iterator[None]:
+    """Turn an error of a user's code into UsageError "`what` (the error)", with its traceback.
+
+    Raise RunError, without a traceback, for `sys.exit` and the like.
     """
     try:
         yield
     except BaseException as error:
-        if isinstance(error, RunError) or is_the_users_wish(error):
+        if isinstance(error, RunError) or is_interrupt(error):
             raise
-        line = f"{what} ({in_short(error)})"
+        line = f"{what} ({summary_of(error)})"
         if not isinstance(error, Exception):
             raise RunError(line) from error
         raise UsageError(line, users_trace(error)) from error
 
 
-def is_the_users_wish(error: BaseException) -> bool:
-    """Return whether an exception ends the program because the user wants that."""
-    if isinstance(error, KeyboardInterrupt):  # the program itself never has Ctrl-C raise it
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether the user ends the program with this exception."""
+    if isinstance(error, KeyboardInterrupt):  # this program never has Ctrl-C raise it
         return signal.getsignal(signal.SIGINT) is signal.default_int_handler
     return isinstance(error, Interrupted)
 
 
-def in_short(error: BaseException) -> str:
-    """Return the kind and the message of an exception, in one line."""
+def summary_of(error: BaseException) -> str:
+    """Return the kind and the message of an exception in one line."""
     if isinstance(error, RunError):
         return error.message
     if isinstance(error, MisfitError):
@@ -100,16 +188,16 @@ def in_short(error: BaseException) -> str:
 
 
 def users_trace(error: BaseException) -> str:
-    """Return the traceback of an exception, of the user's code alone; "" if there is none."""
+    """Return the frames of the user's code in an exception's traceback, or "" if it has none."""
     shown: traceback.TracebackException | None = traceback.TracebackException.from_exception(error)
     _leave_out_libraries(shown, error)
-    while shown and not shown.stack:  # raised by a library because of what the user's code did
+    while shown and not shown.stack:  # a library has raised it because of an error before
         shown = shown.__cause__ or shown.__context__
     return "".join(shown.format()).rstrip() if shown else ""
 
 
 def episode_trace(error: BaseException) -> str:
-    """Return the traceback of what an episode raised: of the user's code, or else the whole one."""
+    """Return the traceback of an episode's error: the user's frames, or else all of them."""
     if isinstance(error, RunError):
         return ""
     return users_trace(error) or "".join(traceback.format_exception(error)).rstrip()
@@ -135,3 +223,62 @@ def in_one_line(text: str) -> str:
         for character in text[:LONGEST]
     )
     return shown + ("..." if len(text) > LONGEST else "")
+
+
+def suggest(word: str, known: Collection[str], prefix: str = "; did you mean ") -> str:
+    """Return the end of a message that suggests the most similar known word, or ""."""
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"{prefix}{close[0]}?" if close else ""
+
+
+def find_named(flag: str, name: str, what: str) -> Any:
+    """Return the callable MODULE:NAME of a user. Raise UsageError if there is none.
+
+    what: the kind of the callable, such as class.
+    """
+    path, _, word = name.partition(":")
+    with as_usage_error(f"{flag} {name}: cannot import {path}"):
+        module = importlib.import_module(path)
+    if not callable(found := getattr(module, word, None)):
+        known = [other for other, value in vars(module).items() if callable(value)]
+        hint = suggest(word, known, f"; did you mean {path}:")
+        raise UsageError(f"{flag} {name}: {path} has no such {what}{hint}")
+    return found
+
+
+def program(tool: str) -> list[str]:
+    """Return the words that start a tool (main, compare, sweep), as this one was started."""
+    started = Path(sys.argv[0])
+    if started.suffix == ".py" and started.resolve().parent == PROJECT:
+        # The shell's `python` may be another than that of a virtual environment in this folder.
+        python = os.path.relpath(sys.executable)
+        python = "python" if python.startswith(os.pardir) else python
+        return [python, str(started.with_name(f"{tool}.py"))]
+    words = ["es"] if started.name == "es" else ["python", "-m", "es"]
+    return words if tool == "main" else [*words, tool]
+
+
+def command(tool: str, *arguments: object) -> str:
+    """Return a command line for the user's shell that starts a tool with arguments."""
+    return shlex.join([*program(tool), *map(str, arguments)])
+
+
+def how_to_install(extra: str, requirements: str) -> str:
+    """Return the command that installs an optional part of this program.
+
+    extra: its name in pyproject.toml. requirements: its file in a checkout.
+    """
+    if IN_CHECKOUT:
+        return f"pip install -r {requirements}"
+    return f'pip install "evolution-strategies[{extra}]"'
+
+
+def not_installed(error: ModuleNotFoundError) -> str:
+    """Return the message to a user whose Python lacks a library."""
+    remedy = "pip install evolution-strategies"
+    if IN_CHECKOUT:
+        remedy = (
+            "activate the virtual environment (source .venv/bin/activate), or pip install -r "
+            "requirements.txt"
+        )
+    return f"error: {error.name} is not installed for {sys.executable}: {remedy}"

@@ -1,34 +1,31 @@
 """Write a policy as files that need nothing of this program."""
 
+import dataclasses
 import importlib.util
 import math
 import tempfile
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from es import __version__
+from es.checkpoint import Checkpoint, replace
 from es.config import Config
 from es.environments.spaces import take_picture, without_text
 from es.envs import make_bare_env, make_env
-from es.errors import UsageError, blaming
+from es.errors import Interrupted, Interrupts, UsageError, as_usage_error, how_to_install
 from es.exporting import files
 from es.exporting.actions import Decoder
 from es.exporting.beside import Beside
 from es.exporting.policy import ExportedPolicy
 from es.exporting.shaped import make_shaped_view
 from es.exporting.views import make_view
-from es.interrupts import Interrupted, Interrupts
 from es.networks import clip_of
 from es.noise import FloatArray
-from es.policy import describe, evaluate, policy_module
-from es.program import how_to_install
+from es.policy import describe, evaluate, policy_module, restored_normalizer
 from es.rollouts.interface import counted
 from es.runs import directory
-from es.runs.checkpoint import Checkpoint
-from es.runs.restored import Restored, restored_normalizer
 from es.runs.setup import Setup
 
 FORMATS: dict[str, type[files.OnnxFile | files.Pt2File]] = {
@@ -37,7 +34,7 @@ FORMATS: dict[str, type[files.OnnxFile | files.Pt2File]] = {
 }
 
 
-def export(config: Config, restored: Restored, interrupts: Interrupts) -> int:
+def export(config: Config, restored: Checkpoint | None, interrupts: Interrupts) -> int:
     """Write the policy of --restore to the files of --export; return the exit status.
 
     Raise UsageError if they cannot be written, if the network cannot be made a graph, or if a file
@@ -53,17 +50,17 @@ def export(config: Config, restored: Restored, interrupts: Interrupts) -> int:
     return 0
 
 
-def _export(config: Config, restored: Restored, paths: list[Path]) -> None:
+def _export(config: Config, restored: Checkpoint | None, paths: list[Path]) -> None:
     # A file draws no actions: it plays the likeliest, and these are scored.
-    config = replace(config, greedy=config.sample_actions)
+    config = dataclasses.replace(config, greedy=config.sample_actions)
     setup, theta = describe(config, restored)
-    with blaming("--export: the network cannot be made a graph"):
+    with as_usage_error("--export: the network cannot be made a graph"):
         policy, observation = _assemble(config, restored, setup, theta)
         program = files.trace(policy, observation)
     tensors = files.inputs(observation)
     if policy.initial_state.numel():
         tensors["state"] = policy.initial_state
-    counters = restored.counters if isinstance(restored, Checkpoint) else None
+    assert restored is not None
     environment = setup.environment
     metadata = {
         "env_id": environment["id"],
@@ -76,8 +73,8 @@ def _export(config: Config, restored: Restored, paths: list[Path]) -> None:
         "inputs": files.describe(tensors),
         "initial_state": policy.initial_state.tolist(),
         "greedy": config.greedy and "sample" in setup.network["actions"],
-        "update": counters.update if counters else 0,
-        "frames": counters.frames if counters else 0,
+        "update": restored.counters.update,
+        "frames": restored.counters.frames,
         "made_by": f"evolution-strategies {__version__}",
     }
     contents: dict[Path, tuple[bytes, str]] = {}
@@ -85,21 +82,21 @@ def _export(config: Config, restored: Restored, paths: list[Path]) -> None:
         if not config.silent:
             episodes = counted(config.eval_episodes, "episode")
             print(f"Playing {episodes} for the score of {path} ...", flush=True)
-        with blaming(f"--export {path}: the network cannot be written"):
+        with as_usage_error(f"--export {path}: the network cannot be written"):
             file = FORMATS[path.suffix](program, list(tensors))
             play = file.load()
         metadata["score"] = _score(config, restored, setup, theta, policy, observation, play, path)
         contents[path] = file.content(metadata), _summary(metadata)
     for path, (content, summary) in contents.items():
         with directory.writable(path, "--export"):
-            directory.replace(path, content)
+            replace(path, content)
         if not config.silent:
             print(f"Exported {path}: {summary}", flush=True)
 
 
 def _score(
-    config: Config, restored: Restored, setup: Setup, theta: FloatArray, policy: ExportedPolicy,
-    observation: Any, play: files.Play, path: Path,
+    config: Config, restored: Checkpoint | None, setup: Setup, theta: FloatArray,
+    policy: ExportedPolicy, observation: Any, play: files.Play, path: Path,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the score of a file's own actions; raise UsageError if they are not the policy's."""
     with closing(make_bare_env(setup.environment)) as bare:
@@ -140,7 +137,7 @@ def _paths(out: str) -> list[Path]:
 
 
 def _assemble(
-    config: Config, restored: Restored, setup: Setup, theta: FloatArray
+    config: Config, restored: Checkpoint | None, setup: Setup, theta: FloatArray
 ) -> tuple[ExportedPolicy, Any]:
     """Return all of the policy as one module, and an observation for it."""
     network = policy_module(setup, theta)

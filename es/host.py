@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from es.errors import Interrupted, Interrupts
 from es.rollouts.interface import OpenPool
 
 if TYPE_CHECKING:  # `learn` imports this file before it starts the workers: nothing heavy
@@ -93,3 +95,20 @@ def _restore_variables(before: dict[str, str]) -> None:
     for name in os.environ.keys() - before.keys():
         del os.environ[name]
     os.environ.update(before)
+
+
+class HostInterrupts(Interrupts):
+    """The interrupts of a program that calls a training: Ctrl-C, if Python handles it.
+
+    It never ends the process: a second Ctrl-C raises `Interrupted` anywhere. In other threads than
+    the main one, or if the program has a handler of its own, nothing is handled.
+    """
+
+    def __enter__(self) -> Self:
+        ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if ours and threading.current_thread() is threading.main_thread():
+            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def _end_at_once(self, number: int) -> None:
+        raise Interrupted(number)

@@ -13,27 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from es.config import FIELDS, TYPES, Config, sources
-from es.config.keywords import KEYWORDS, errors_in_keywords, from_keywords
-from es.config.validation import validate
-from es.errors import UsageError
-from es.host import COMMAND_LINE, Host, HostState
-from es.interrupts import HostInterrupts, Interrupted
+from es.config import FIELDS, TYPES, Config
+from es.errors import Interrupted, UsageError
+from es.host import COMMAND_LINE, Host, HostInterrupts, HostState
 from es.kernels import TELL
 from es.noise import DoubleArray
-from es.program import modules_for_workers, search_last
 from es.reports import NO_CURVE, one_shot
 from es.rollouts.by_value import ByValue
 from es.rollouts.interface import Pool
 from es.rollouts.pool_process import PoolProcess
-from es.rollouts.processes import PRELOAD
+from es.rollouts.processes import PRELOAD, modules_for_workers, search_last
 from es.rollouts.rollout import Recipe
+from es.settings import KEYWORDS, errors_in_keywords, from_keywords, read_config, resolve
 
 if TYPE_CHECKING:  # torch and rich are imported while the pool's processes import theirs
+    from es.checkpoint import Checkpoint
     from es.loading import Policy
     from es.reports.record import Record
-    from es.runs.checkpoint import Checkpoint
-    from es.runs.restored import Restored
     from es.train import Trainer
 
 Callback = Callable[["Record", "Policy"], Any]
@@ -57,9 +53,9 @@ class LearnedRun:
     def policy(self) -> "Policy":
         """Return the last policy; `load_policy(run.path / "best.safetensors")` is the best one."""
         from es.loading import make_policy
-        from es.runs.restored import settings_of
 
-        return make_policy(settings_of(self._checkpoint), self._checkpoint)
+        assert self._checkpoint.config is not None
+        return make_policy(self._checkpoint.config, self._checkpoint)
 
 
 def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
@@ -83,11 +79,10 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
 
             settings["env_name"] = register_creator(settings["env_name"])
         given, objects = from_keywords(settings)
-        parse = partial(sources.combine, given, sources.read_config(given))
-        config = parse()
-        validate(config, combinations=not config.restore)
-        search_last(config.imported)
-        process = None if config.restore else _start_process(config, stack)
+        config, checkpoint = resolve(given, read_config(given))
+        if config.user_modules:
+            search_last()
+        process = _start_process(config, stack)
         if not os.environ.get(NO_CURVE):
             stack.callback(one_shot.discard)
             with suppress(OSError):  # then the picture is drawn later
@@ -95,9 +90,7 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
         host.libraries()
         from es import train
         from es.reports.host_terminal import HostTerminal
-        from es.runs.restored import restore
 
-        restored: Restored = None
         starting = stack.enter_context(ExitStack())
         starting.enter_context(_starting)
 
@@ -109,11 +102,8 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
 
         try:
             with HostInterrupts() as interrupts:
-                if config.restore:
-                    config, restored = restore(parse, config)
-                    process = _start_process(config, stack)  # the checkpoint names the environment
                 chosen = Host(HostTerminal, started, _Follower(callback))
-                outcome = train.train(config, restored, interrupts, chosen)
+                outcome = train.train(config, checkpoint, interrupts, chosen)
         except Interrupted as error:
             raise KeyboardInterrupt from error
         if outcome.status == 128 + signal.SIGINT:

@@ -9,8 +9,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from es.checkpoint import Checkpoint, Counters
 from es.config import Config
-from es.config.keywords import errors_in_keywords, from_keywords
 from es.environments.atari import Opening
 from es.environments.handed import register_creator
 from es.environments.observations import View, as_given, split
@@ -18,10 +18,9 @@ from es.envs import make_bare_env
 from es.errors import UsageError
 from es.networks.actions import make_decoder
 from es.noise import DoubleArray, FloatArray
-from es.policy import describe
-from es.runs.checkpoint import Checkpoint, Counters
-from es.runs.restored import Restored, restore, restored_normalizer
+from es.policy import describe, restored_normalizer
 from es.runs.setup import Setup
+from es.settings import errors_in_keywords, from_keywords, resolve
 
 
 class Player:
@@ -171,39 +170,40 @@ class Policy:
 def load_policy(
     path: str | os.PathLike[str], *, env_name: str | Callable[..., Any] | None = None,
     env_wrapper: Sequence[Any] = (), small_net: bool = False,
-    net: str | Callable[..., Any] | None = None, greedy: bool = False,
+    net: str | Callable[..., Any] | None = None, greedy: bool = False, trust: bool = False,
 ) -> Policy:  # fmt: skip
     """Return the policy in a checkpoint, ready to play.
 
     env_name: needed for the weights of pytorch-es, which do not name their environment (with
-    small_net, if they are an MLP's), and for environments of a user's own module, because a file is
-    not trusted to choose one. It may differ from the checkpoint's if the policy fits it.
-    env_wrapper, net: the words after --env-wrapper, and --net, needed for the same reason where a
-    wrapper is not Gymnasium's, or the network is one's own. All three may be the class or function
-    itself. greedy: do not draw the actions of a policy that was trained with --sample-actions.
-    Raise es.errors.UsageError if file and environment do not fit.
+    small_net, if they are an MLP's). It may differ from the checkpoint's if the policy fits it.
+    env_wrapper, net: the words after --env-wrapper, and --net. All three may be the class or
+    function itself. trust: import the modules of an environment, a wrapper or a network that the
+    checkpoint names. Without it, such a name must be given. greedy: do not draw the actions of a
+    policy that was trained with --sample-actions. Raise es.errors.UsageError if file and
+    environment do not fit.
     """
-    given: dict[str, Any] = {"test": True, "restore": os.fspath(path), "greedy": greedy}
+    given: dict[str, Any] = {
+        "test": True, "restore": os.fspath(path), "greedy": greedy, "trust": trust
+    }  # fmt: skip
     with errors_in_keywords():
         name = register_creator(env_name) if callable(env_name) else env_name
         chosen = {"env_name": name, "env_wrapper": env_wrapper, "small_net": small_net, "net": net}
         found, _ = from_keywords({key: value for key, value in chosen.items() if value})
         given |= found | ({"override": True} if name else {})
-        # Not by a command line: tyro keeps the memory of each that it reads.
-        config, restored = restore(lambda own: Config(**own | given), Config(**given))
-        if name is None and not isinstance(restored, Checkpoint):
+        config, checkpoint = resolve(given, {})
+        assert checkpoint is not None
+        if name is None and not checkpoint.config:
             raise UsageError(
                 f"{path}: holds weights alone: say what they play, as in "
                 'load_policy(path, env_name="CartPole-v1", small_net=True)'
             )
-        return make_policy(config, restored)
+        return make_policy(config, checkpoint)
 
 
-def make_policy(config: Config, restored: Restored) -> Policy:
+def make_policy(config: Config, restored: Checkpoint) -> Policy:
     """Return the policy that was restored, with the settings that are chosen for it."""
-    ours = restored if isinstance(restored, Checkpoint) else None
     setup, theta = describe(config, restored)
-    normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
+    normalizer = restored_normalizer(config, setup.normalized_inputs, restored)
     with closing(make_bare_env(setup.environment)) as bare:
         space = bare.observation_space
         if not isinstance(space, spaces.Box):
@@ -214,7 +214,7 @@ def make_policy(config: Config, restored: Restored) -> Policy:
         view = View(bare, shaped=setup.environment.get("shaped", False))
         return Player(setup.recipe.make_actor(), view, opening, setup)
 
-    settings = dict(ours.settings) if ours else config.saved()
+    settings = (restored.config or config).saved()
     policy = Policy(make_player, space, setup, settings)
-    policy.bind(theta, normalizer.statistics() if normalizer else None, ours and ours.counters)
+    policy.bind(theta, normalizer.statistics() if normalizer else None, restored.counters)
     return policy

@@ -7,20 +7,18 @@ import gymnasium
 import numpy as np
 import torch
 
-from es.config import FIELDS, OF_OUR_NETWORKS, Config, flag_with_value
-from es.config.assignments import read_assignments
+from es.checkpoint import Checkpoint
+from es.config import FIELDS, OF_OUR_NETWORKS, Config, flag_with_value, read_assignments
 from es.environments.spaces import seen_as_image
-from es.errors import UsageError, blaming
+from es.errors import UsageError, as_usage_error
 from es.networks.own import Own, kept_tensors, make_own_module, trained_parameters
 from es.noise import FloatArray, Stream, derive_seeds, seed_shared_generators
-from es.runs.checkpoint import Checkpoint
-from es.runs.restored import Restored
 
 RESERVED = ("optimizer.", "normalizer.", "sigma.", "vbn_batch")  # names in checkpoints
 
 
 def describe_own(
-    config: Config, env: gymnasium.Env, actions: dict[str, Any], restored: Restored
+    config: Config, env: gymnasium.Env, actions: dict[str, Any], restored: Checkpoint | None
 ) -> tuple[dict[str, Any], Own, FloatArray]:
     """Return the network's description, what its module needs, and its initial parameters.
 
@@ -65,7 +63,7 @@ def describe_own(
             raise UsageError(f"{named}: a checkpoint has a {name} of its own; rename this one")
         if name in trained and tensor.dtype != torch.float32:
             raise UsageError(f"{named}: {name} holds {tensor.dtype}; make it torch.float32")
-    with blaming(f"{named}: cannot be saved"):
+    with as_usage_error(f"{named}: cannot be saved"):
         theta = np.concatenate([each.detach().numpy().reshape(-1) for each in trained.values()])
         arrays = {name: each.detach().numpy().copy() for name, each in kept.items()}
     network["shapes"] = {name: list(each.shape) for name, each in trained.items()}
@@ -73,14 +71,13 @@ def describe_own(
 
 
 def _restored(
-    kept: dict[str, np.ndarray], config: Config, restored: Restored
+    kept: dict[str, np.ndarray], config: Config, restored: Checkpoint | None
 ) -> dict[str, np.ndarray]:
     """Return what is not trained as it was saved; weights alone may lack some of it."""
-    is_ours = isinstance(restored, Checkpoint)
-    saved = restored.kept if isinstance(restored, Checkpoint) else restored or {}
+    saved = restored.parameters if restored else {}
     found = {name: saved[name].numpy() for name in kept if name in saved}
     odd = [name for name in found if _kind(found[name]) != _kind(kept[name])]
-    odd += sorted(kept.keys() ^ saved.keys()) if is_ours else []
+    odd += sorted(kept.keys() - saved.keys()) if restored and restored.config else []
     if odd:
         raise UsageError(
             f"--restore {config.restore}: does not fit --net {config.net}: {odd[0]} is another"

@@ -1,6 +1,5 @@
 """Environment, network and parameters, made alike for training, testing and load_policy."""
 
-import json
 from collections.abc import Collection
 from contextlib import closing
 from functools import partial
@@ -10,13 +9,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from es.algorithm.normalizer import Normalizer
 from es.algorithm.population import mean_and_std
-from es.config import FIELDS, Config, flag, flag_with_value, sources
+from es.checkpoint import Checkpoint
+from es.config import FIELDS, Config, flag, flag_with_value
 from es.environments.first_step import check_first_step
 from es.environments.spaces import describe_actions
 from es.environments.vbn_batch import gather_frames
 from es.envs import describe_env, is_unlimited, make_env, max_steps
-from es.errors import RunError, UsageError, blaming
+from es.errors import RunError, UsageError, as_usage_error
 from es.model import ConvLSTM, flatten, initial_theta, layer_shapes, make_module, unflatten
 from es.networks import make_actor
 from es.networks.own import make_own_module, tied_names
@@ -24,25 +25,18 @@ from es.noise import FloatArray, Stream, derive_seeds
 from es.own import describe_own
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.rollout import Recipe, Snapshot, close, evaluation_tasks
-from es.runs.checkpoint import Checkpoint
-from es.runs.restored import (
-    SETTINGS_OF_ENVIRONMENT,
-    Restored,
-    restored_normalizer,
-    settings_of,
-)
 from es.runs.setup import Setup
+from es.settings import SETTINGS_OF_ENVIRONMENT
 
 MAX_PARAMETERS = 100_000_000
 
 
-def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
+def describe(config: Config, restored: Checkpoint | None) -> tuple[Setup, FloatArray]:
     """Return the setup, and the restored or else the initial parameters: (P,) float32.
 
     Raise UsageError if environment, network and checkpoint do not fit together.
     """
-    ours = restored if isinstance(restored, Checkpoint) else None
-    environment = _describe_environment(config, ours)
+    environment = _describe_environment(config)
     env = make_env(environment)
     own = initial = None
     try:
@@ -66,10 +60,10 @@ def describe(config: Config, restored: Restored) -> tuple[Setup, FloatArray]:
             f"smaller {'--net-kwargs' if own else '--hidden-sizes'} or --action-bins"
         )
     kept = {*own.kept} if own else set[str]()
-    if own and restored and not ours:  # weights alone, as torch saves them
+    if own and restored and not restored.config:  # weights alone, as torch saves them
         kept |= tied_names(make_own_module(network, own))
     theta = _parameters(config, network, restored, initial, kept)
-    vbn_batch = _vbn_batch(config, environment, ours) if network.get("vbn") else None
+    vbn_batch = _vbn_batch(config, environment, restored) if network.get("vbn") else None
     make, act = partial(make_env, environment), partial(make_actor, network, vbn_batch, own)
     recipe = Recipe(
         make, act, max_steps(environment), config.param_fraction, config.reward_clip or None
@@ -105,7 +99,7 @@ def policy_module(setup: Setup, theta: FloatArray) -> nn.Module:
 
 
 def evaluate(
-    config: Config, restored: Restored, setup: Setup, theta: FloatArray
+    config: Config, restored: Checkpoint | None, setup: Setup, theta: FloatArray
 ) -> tuple[float, float]:
     """Return mean and standard deviation of the returns of --eval-episodes, played here.
 
@@ -113,7 +107,7 @@ def evaluate(
     """
     normalizer = restored_normalizer(config, setup.normalized_inputs, restored)
     snapshot = Snapshot(theta, config.sigma, normalizer.statistics() if normalizer else None)
-    update = restored.counters.update if isinstance(restored, Checkpoint) else 0
+    update = restored.counters.update if restored else 0
     tasks = evaluation_tasks(
         config.seed or 0, update, config.eval_episodes, config.max_episode_length
     )
@@ -159,18 +153,10 @@ def describe_network(
     return {"kind": "convlstm", "inputs": shape[0], "vbn": config.vbn, "actions": actions}
 
 
-def _describe_environment(config: Config, ours: Checkpoint | None) -> dict[str, Any]:
+def _describe_environment(config: Config) -> dict[str, Any]:
     others: Any = {name: getattr(config, name) for name in SETTINGS_OF_ENVIRONMENT[2:]}
     others["shaped"] = config.net is not None
-    described = describe_env(config.env_name, config.env_kwargs, **others)
-    # As JSON has it: its lists were perhaps tuples.
-    if ours and ours.environment != json.loads(json.dumps(described)):
-        if sources.differences(config, settings_of(ours), SETTINGS_OF_ENVIRONMENT):
-            return described
-        raise UsageError(
-            f"--restore {config.restore}: is damaged (its environment is not its settings')"
-        )
-    return described
+    return describe_env(config.env_name, config.env_kwargs, **others)
 
 
 def _describe_actions(config: Config, actions: dict[str, Any]) -> dict[str, Any]:
@@ -194,7 +180,7 @@ def _describe_actions(config: Config, actions: dict[str, Any]) -> dict[str, Any]
 def _parameters(
     config: Config,
     network: dict[str, Any],
-    restored: Restored,
+    restored: Checkpoint | None,
     initial: FloatArray | None,
     kept: Collection[str],
 ) -> FloatArray:
@@ -205,7 +191,7 @@ def _parameters(
         (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
         theta = initial_theta(network, seed)
         return np.zeros_like(theta) if config.init == "zero" else theta
-    own = restored.parameters if isinstance(restored, Checkpoint) else restored
+    own = restored.parameters
     try:
         return flatten(network, {name: own[name] for name in own if name not in kept})
     except (ValueError, AttributeError, RuntimeError) as error:
@@ -215,14 +201,35 @@ def _parameters(
         ) from error
 
 
-def _vbn_batch(config: Config, environment: dict[str, Any], ours: Checkpoint | None) -> FloatArray:
+def _vbn_batch(
+    config: Config, environment: dict[str, Any], restored: Checkpoint | None
+) -> FloatArray:
     """Return the batch of virtual batch normalisation: the checkpoint's, or else a new one."""
-    if ours is None or not ours.settings.get("vbn"):
+    if restored is None or not restored.config or not restored.config.vbn:
         (seed,) = derive_seeds(config.seed or 0, 0, Stream.VBN_BATCH, 1)
-        blame = blaming(f"--env-name {config.env_name}: cannot be played")
+        blame = as_usage_error(f"--env-name {config.env_name}: cannot be played")
         with blame, closing(make_env(environment)) as env:
             return gather_frames(env, seed)
-    batch = ours.vbn_batch
+    batch = restored.vbn_batch
     if batch is None or not len(batch) or not batch.isfinite().all():
         raise UsageError(f"--restore {config.restore}: is damaged (its vbn_batch)")
     return batch.numpy()
+
+
+def restored_normalizer(
+    config: Config, inputs: int, restored: Checkpoint | None
+) -> Normalizer | None:
+    """Return the statistics of observations: the checkpoint's, or else new ones.
+
+    inputs: how many numbers an observation has. If it is 0, observations are not normalised: return
+    None. Raise UsageError if the checkpoint's statistics are damaged.
+    """
+    if not inputs:
+        return None
+    normalizer = Normalizer(inputs, config.obs_std_floor)
+    if restored and restored.config and restored.config.obs_norm:
+        try:
+            normalizer.load(restored.normalizer or {})
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise UsageError(f"--restore {config.restore}: is damaged ({error!r})") from error
+    return normalizer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -13,11 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from es.errors import UsageError
-from es.interrupts import Interrupted, Interrupts
-from es.program import command, execute, how_to_install, modules_for_workers, search_last
-from es.rollouts.processes import CORES, PRELOAD, cores, limit_threads, start_forkserver, variables
-from es.sweeps.flags import read_base, read_flags
+from es import cli
+from es.errors import Interrupted, Interrupts, UsageError, command, execute, how_to_install
+from es.rollouts.processes import CORES, cores, variables
+from es.sweeps.flags import read_flags
 
 if TYPE_CHECKING:  # trials import this file: nothing heavy may come with it
     from optuna.trial import FrozenTrial
@@ -28,7 +26,7 @@ if TYPE_CHECKING:  # trials import this file: nothing heavy may come with it
 
 SHIPPED = Path(__file__).resolve().parent / "sweeps" / "sweep.toml"
 # What the fork server imports, once for all trials, besides what plays.
-FOR_TRIALS = ("es.sweep", "es.train", "es.sweeps.trial", "tyro")
+FOR_TRIALS = ("es.sweep", "es.train", "es.sweeps.trial")
 FREE_SECONDS = 10.0
 
 
@@ -78,11 +76,8 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
     plays, too. A trial that has a checkpoint continues from there. Raises RunError if the training
     fails, and SystemExit if it is interrupted.
     """
-    from es import main as trainer
+    from es.checkpoint import LATEST, load
     from es.policy import describe, evaluate
-    from es.runs.checkpoint import Checkpoint, load
-    from es.runs.directory import LATEST
-    from es.runs.restored import settings_of
     from es.sweeps.trial import TRIAL_SETTINGS
 
     settings = ["--config", str(directory / TRIAL_SETTINGS), "--run-dir", str(directory)]
@@ -90,14 +85,13 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
     if latest.exists():
         settings += ["--restore", str(latest)]
         _wait_until_free(directory)
-    status = trainer.run(settings, interrupts)
+    status = cli.run(settings, interrupts)
     if status > 128:  # 1 if it has only missed its target
         sys.exit(status)
     checkpoint = load(str(latest))
-    assert isinstance(checkpoint, Checkpoint)
-    config = settings_of(checkpoint)
-    setup, theta = describe(config, checkpoint)
-    mean, std = evaluate(config, checkpoint, setup, theta)
+    assert checkpoint.config is not None
+    setup, theta = describe(checkpoint.config, checkpoint)
+    mean, std = evaluate(checkpoint.config, checkpoint, setup, theta)
     return {"value": mean, "std": std, "frames": checkpoint.counters.frames}
 
 
@@ -115,20 +109,14 @@ def _wait_until_free(directory: Path) -> None:
 
 def prepare(argv: Sequence[str]) -> Sweep:
     """Return what a command line asks for; nothing on disk is changed. Raise UsageError."""
-    flags, rest = read_flags(argv)
-    base, given = read_base(rest)
+    flags, base, given = read_flags(argv)
     if importlib.util.find_spec("optuna") is None:
         remedy = how_to_install("tune", "requirements-extra.txt")
         raise UsageError(f"sweep.py needs Optuna: {remedy}")
-    limit_threads()
-    search_last(base.imported)
     processes = _processes(base)
     jobs = flags.jobs or max(1, cores() // processes)
-    os.environ[PRELOAD] = base.env_name
     with variables({CORES: str(max(1, cores() // jobs))}):  # of which a trial's master uses as many
-        start_forkserver(
-            [*modules_for_workers(base.net), *FOR_TRIALS]
-        )  # beside this process's own imports
+        cli.prepare(base, preload=FOR_TRIALS, picture=False)
     from es.policy import describe
     from es.runs.directory import default_path
     from es.sweeps.space import fit_space, read_space

@@ -14,26 +14,31 @@ import gymnasium
 from rich.console import Console as RichConsole
 
 from es.algorithm.population import mean_and_std
+from es.checkpoint import Checkpoint
 from es.config import Config
 from es.envs import make_env
-from es.errors import RunError, UsageError, episode_trace, in_short, is_the_users_wish
-from es.interrupts import Interrupted, Interrupts
-from es.policy import describe
+from es.errors import (
+    Interrupted,
+    Interrupts,
+    RunError,
+    UsageError,
+    episode_trace,
+    is_interrupt,
+    summary_of,
+)
+from es.policy import describe, restored_normalizer
 from es.rendering.playing import Playing
 from es.rendering.show_frames import ShowFrames, frames_per_second, make_drawn
 from es.rendering.video import Video
 from es.rendering.window import Window, WindowClosed
 from es.rollouts.interface import counted
 from es.rollouts.rollout import Actor, Episode, close, evaluation_seeds, rollout
-from es.runs.checkpoint import Checkpoint
-from es.runs.restored import Restored, restored_normalizer
-from es.runs.versions import notice
 
 UNSEEN_EPISODES, RECORDED_EPISODES = 10, 1  # where --episodes says nothing
 
 
 def test(
-    checkpoints: Sequence[Callable[[], tuple[Config, Restored]]],
+    checkpoints: Sequence[Callable[[], tuple[Config, Checkpoint | None]]],
     interrupts: Interrupts,
     *,
     several: bool,
@@ -60,23 +65,22 @@ def test(
     return status
 
 
-def _test(config: Config, restored: Restored, interrupts: Interrupts, several: bool) -> None:
+def _test(
+    config: Config, restored: Checkpoint | None, interrupts: Interrupts, several: bool
+) -> None:
     """Play a checkpoint's episodes; print their rewards and a summary.
 
     Raise WindowClosed or Interrupted, after the summary, if the user ended the last episode.
     """
     setup, theta = describe(config, restored)
     actor, cap = setup.recipe.make_actor(), setup.recipe.cap(config.max_episode_length)
-    ours = restored if isinstance(restored, Checkpoint) else None
-    update = ours.counters.update if ours else None
-    normalizer = restored_normalizer(config, setup.normalized_inputs, ours)
+    update = restored.counters.update if restored and restored.config else None
+    normalizer = restored_normalizer(config, setup.normalized_inputs, restored)
     actor.bind(theta, normalizer.statistics() if normalizer else None)
     quiet = config.json or config.silent
     say: Callable[[str], None] = (lambda line: None) if quiet else partial(print, flush=True)
     if several:
         say(f"{config.restore}, update {update}:")
-    if ours and (told := notice(ours.versions, config.restore)):
-        say(told)
     environment = setup.environment
     if config.stochastic_start:
         environment = environment | {"noop_max": config.stochastic_start}
@@ -135,9 +139,9 @@ def _play(env: gymnasium.Env, actor: Actor, seed: int, cap: int, name: str) -> E
     try:
         return rollout(env, actor, seed, cap)
     except BaseException as error:
-        if isinstance(error, UsageError | WindowClosed) or is_the_users_wish(error):
+        if isinstance(error, UsageError | WindowClosed) or is_interrupt(error):
             raise
-        line = f"--env-name {name}: the episode of seed {seed} failed: {in_short(error)}"
+        line = f"--env-name {name}: the episode of seed {seed} failed: {summary_of(error)}"
         raise RunError(line, episode_trace(error)) from error
 
 

@@ -13,27 +13,27 @@ import torch
 
 from es.algorithm.episode_limit import adaptive_cap, variable_cap
 from es.algorithm.population import Population
+from es.checkpoint import BEST, LATEST, RECENT, Checkpoint
 from es.config import Config
 from es.envs import make_env, may_wait_for_fire
+from es.errors import Interrupts
 from es.host import COMMAND_LINE, AfterUpdate, Host
-from es.interrupts import Interrupts
 from es.model import unflatten
 from es.policy import describe
-from es.program import ending_children
 from es.rendering.show_frames import make_drawn
 from es.reports.advice import Advisor
 from es.reports.record import EvaluationRecord, Record, describe_evaluation, describe_population
-from es.runs import directory as rundir
+from es.rollouts.processes import ending_children
 from es.runs import finish
-from es.runs.checkpoint import RECENT, Checkpoint
 from es.runs.evaluator import Evaluator
-from es.runs.restored import Restored
 from es.runs.start import Run, start_run
-from es.runs.versions import versions
 
 
 def train(
-    config: Config, restored: Restored, interrupts: Interrupts, host: Host = COMMAND_LINE
+    config: Config,
+    restored: Checkpoint | None,
+    interrupts: Interrupts,
+    host: Host = COMMAND_LINE,
 ) -> finish.Outcome:
     """Train until an ending condition is met."""
     console = host.console(silent=config.silent, log_every=config.log_every)
@@ -78,13 +78,12 @@ class Trainer:
         self.evaluator = Evaluator(run, interrupts)
         self.advisor = Advisor(fire=may_wait_for_fire(run.setup.environment))
         self.solved: dict[str, float] | None = None
-        self.history = run.history
         self.saved = self._checkpoint()  # the state after the last update
         self._start = time.monotonic() - run.counters.wall_seconds
 
     def run(self) -> None:
         """Update until an ending condition is met."""
-        self.monitor.commit({rundir.LATEST: self.saved})
+        self.monitor.commit({LATEST: self.saved})
         while True:
             if finish.evaluation_due(self.config, self.counters):
                 self.evaluate_for_best()
@@ -139,7 +138,7 @@ class Trainer:
             evaluated=update, wall_seconds=time.monotonic() - self._start
         )
         self.saved = self.saved._replace(counters=self.counters)
-        names = (rundir.BEST, rundir.LATEST) if is_best else (rundir.LATEST,)
+        names = (BEST, LATEST) if is_best else (LATEST,)
         self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
 
     def evaluate_for_target(self) -> None:
@@ -155,7 +154,7 @@ class Trainer:
             self._is_best(self.solved["mean"])
         self.counters = self.counters._replace(wall_seconds=time.monotonic() - self._start)
         self.saved = self.saved._replace(counters=self.counters, solved=self.solved)
-        names = (rundir.BEST, rundir.LATEST) if self.solved else (rundir.LATEST,)
+        names = (BEST, LATEST) if self.solved else (LATEST,)
         self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
 
     def _evaluation(self) -> EvaluationRecord | None:
@@ -192,8 +191,8 @@ class Trainer:
         """
         files: dict[str, Checkpoint] = {}
         if self.config.eval_every is None and self._is_best(score):
-            files[rundir.BEST] = self.saved
-        self.saved = files[rundir.LATEST] = self._checkpoint()
+            files[BEST] = self.saved
+        self.saved = files[LATEST] = self._checkpoint()
         if self._due(self.config.save_every):
             files[f"update-{self.counters.update}.safetensors"] = self.saved
         return files
@@ -212,16 +211,11 @@ class Trainer:
     def _checkpoint(self) -> Checkpoint:
         batch, spread = self.setup.vbn_batch, self.strategy.spread
         return Checkpoint(
-            parameters=unflatten(self.setup.network, self.strategy.theta),
-            optimizer=copy.deepcopy(self.strategy.optimizer.moments),
+            parameters=unflatten(self.setup.network, self.strategy.theta) | self.setup.kept,
+            config=self.config,
             counters=self.counters,
-            settings=self.config.saved(),
-            environment=self.setup.environment,
-            network=self.setup.network,
-            versions=versions(),
+            optimizer=copy.deepcopy(self.strategy.optimizer.moments),
             normalizer=self.normalizer.state() if self.normalizer else None,
             spread=None if spread is None else torch.from_numpy(spread.copy()),
             vbn_batch=None if batch is None else torch.from_numpy(batch),
-            history=self.history,
-            kept=self.setup.kept,
         )

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from es.runs.checkpoint import Checkpoint, load
+from es.checkpoint import Checkpoint, load
+from es.config import Config
 
 RUN = Path("checkpoints/CartPole-v1")
 
@@ -20,8 +21,15 @@ def has_rows(directory: Path, count: int) -> bool:
 def read(path: str | Path) -> Checkpoint:
     """A checkpoint of ours."""
     checkpoint = load(str(path))
-    assert isinstance(checkpoint, Checkpoint)
+    assert checkpoint.config is not None
     return checkpoint
+
+
+def settings(path: str | Path) -> Config:
+    """The settings in a checkpoint of ours."""
+    config = read(path).config
+    assert config is not None
+    return config
 
 
 def same(left: Any, right: Any) -> bool:
@@ -42,8 +50,6 @@ def same_run(left: Checkpoint, right: Checkpoint) -> bool:
             checkpoint.parameters,
             checkpoint.optimizer,
             checkpoint.counters._replace(wall_seconds=0),
-            checkpoint.environment,
-            checkpoint.network,
             checkpoint.normalizer,
             checkpoint.vbn_batch,
             checkpoint.spread,

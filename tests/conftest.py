@@ -22,8 +22,8 @@ import pytest
 import es.kernels.convolutions
 import es.kernels.images
 import es.kernels.packing  # noqa: F401
+from es.cli import main
 from es.kernels import TELL
-from es.main import main
 from es.reports import NO_CURVE
 from es.rollouts.pool import WorkerPool
 from es.rollouts.rollout import Recipe

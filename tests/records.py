@@ -9,13 +9,13 @@ import pytest
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 from tensorboard.util.tensor_util import make_ndarray
 
+from es.checkpoint import Counters
 from es.config import Config
-from es.config.sources import write_toml
 from es.reports.append_only import Place
 from es.reports.comparison.runs import group_runs, load_runs
 from es.reports.files import ProgressFiles
 from es.reports.record import COLUMNS, EvaluationRecord, Record, describe_evaluation
-from es.runs.checkpoint import Counters
+from es.settings import write_toml
 
 RETURNS = np.array([5.0, 10.0, 15.0, np.nan])
 RISING = [float(value) for value in range(30)]

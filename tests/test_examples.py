@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.checkpoints import read
+from tests.checkpoints import read, settings
 from tests.processes import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -42,7 +42,7 @@ def test_it_is_short_and_its_command_trains(program, name):
     status, out, err = program(*flags(name), *quick, "--run-dir", "run", "--target-return", "None")
     assert (status, err) == (0, "")
     assert "Finished: 2 updates" in out
-    assert read("run/latest.safetensors").network["kind"] == "own"
+    assert settings("run/latest.safetensors").net
 
 
 def test_the_policy_with_a_memory_balances_the_pole_without_velocities(program):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from es.reports.record import COLUMNS
-from tests.checkpoints import RUN, read, rows, same, same_run, timeless
+from tests.checkpoints import RUN, read, rows, same, same_run, settings, timeless
 from tests.conftest import CARTPOLE
 from tests.processes import ROOT, run_python
 
@@ -49,7 +49,7 @@ def test_a_seed_is_drawn_printed_and_saved(program):
     seeds = set()
     for directory in ("a", "b"):
         _, out, _ = program(*arguments, "--max-gradient-updates", 1, "--run-dir", directory)
-        seed = read(f"{directory}/latest.safetensors").settings["seed"]
+        seed = settings(f"{directory}/latest.safetensors").seed
         assert f"Seed: {seed}\n" in out
         seeds.add(seed)
     assert len(seeds) == 2
@@ -128,7 +128,7 @@ def test_the_cap_follows_the_batch_with_variable_ep_len(program):
     caps = [int(cap) for cap in re.findall(r"Max episode length: (\d+)", out)]
     assert caps == [100_000, *(int(2 * length) for length in lengths[:-1])]
     assert read(RUN / "latest.safetensors").counters.max_episode_length == int(2 * lengths[-1])
-    assert read(RUN / "latest.safetensors").settings["max_episode_length"] == 100_000
+    assert settings(RUN / "latest.safetensors").max_episode_length == 100_000
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_the_cap_follows_the_batch_with_variable_ep_len(program):
 def test_what_begins_is_said_before_torch_is_imported(flags, said):
     """Which takes seconds."""
     program = (
-        "import builtins, sys; from es.main import main\n"
+        "import builtins, sys; from es.cli import main\n"
         "def say(*words, **options):\n"
         "    sys.exit(str((words, sorted({'torch', 'numba'} & sys.modules.keys()))))\n"
         "builtins.print = say\n"
@@ -174,7 +174,7 @@ def test_no_process_of_a_run_imports_what_would_slow_its_start(tmp_path):
         "gymnasium.register('Frugal-v0', Frugal, max_episode_steps=5)\n"
     )
     program = (
-        "import os, sys; from es.main import main\n"
+        "import os, sys; from es.cli import main\n"
         "try: main('--small-net --n 2 --workers 2 --max-gradient-updates 2 --silent'.split()\n"
         "    + ['--useAdam', '--env-name', 'frugal:Frugal-v0', '--run-dir', 'run'])\n"
         "finally: print(os.getpid(), *sorted({'torch._dynamo', 'numba'} & sys.modules.keys()))"

@@ -61,4 +61,8 @@ def test_a_slim_checkpoint_plays_as_the_whole_one(program):
     assert whole.optimizer
     assert not thin.optimizer
     assert same(thin.parameters, whole.parameters)
-    assert whole.settings.keys() - thin.settings.keys() == {"max_frames", "silent", "workers"}
+    assert whole.config
+    assert thin.config
+    left_out = whole.config.saved().keys() - thin.config.saved().keys()
+    assert left_out == {"max_frames", "workers"}
+    assert not thin.config.silent

@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from es.checkpoint import versions
 from es.cluster.packing import Integers, Packed, pack_results, unpack_tasks
 from es.errors import TaskError
 from es.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
-from es.program import hide_doors, search_last
 from es.rollouts.pool import WorkerPool
-from es.rollouts.processes import IMPORTS, start_forkserver
+from es.rollouts.processes import IMPORTS, hide_checkout, search_last, start_forkserver
 from es.rollouts.rollout import Result, Snapshot
-from es.runs.versions import versions
 
 REPORT_SECONDS = 0.5  # between reports: these results are lost with a node
 SIGN_SECONDS = 5.0  # between reports without results
@@ -54,8 +53,9 @@ class Agent:
     ) -> None:
         # Otherwise every worker process runs the actor's main program, which imports Ray.
         vars(sys.modules["__main__"]).pop("__file__", None)
-        hide_doors()
-        search_last(os.environ.get(IMPORTS, "").split())
+        hide_checkout()
+        if os.environ.get(IMPORTS):
+            search_last()
         start_forkserver(preload)
         self._said: list[str] = []
         self._workers = workers

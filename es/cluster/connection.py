@@ -12,8 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from es.errors import UsageError
-from es.program import PROJECT
+from es.errors import PROJECT, UsageError
 from es.rollouts.processes import ONE_THREAD
 
 AUTO, LOCAL = "auto", "local"

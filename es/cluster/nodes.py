@@ -2,18 +2,18 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import ray
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
+from es.checkpoint import versions
 from es.cluster.agent import Arrival, Report
 from es.errors import ClusterError, in_one_line
 from es.rollouts.interface import counted
 from es.rollouts.rollout import Task
-from es.runs.versions import differences, versions
 
 WATCH_SECONDS = 0.5
 FRESH_SECONDS = 5.0  # no agent is started from an older list of nodes
@@ -210,3 +210,12 @@ def _raised(error: RayError) -> bool:
 def _kill(member: Member) -> None:
     with suppress(Exception):
         ray.kill(member.agent)
+
+
+def differences(now: Mapping[str, str], other: Mapping[str, str]) -> str:
+    """Describe in what other `versions` differ from those of now; return "" if in nothing."""
+    return ", ".join(
+        f"{name} {other.get(name, '-')} (here {now.get(name, '-')})"
+        for name in sorted({*other, *now})
+        if other.get(name) != now.get(name)
+    )

@@ -20,9 +20,8 @@ from es.cluster import messages
 from es.cluster.bridge import serve
 from es.cluster.connection import LOCAL
 from es.cluster.packing import pack_tasks, unpack_results
-from es.errors import ClusterError, UsageError
+from es.errors import PROJECT, ClusterError, UsageError, how_to_install
 from es.noise import FloatArray, Weights, weighted_sum
-from es.program import PROJECT, how_to_install
 from es.rollouts.interface import Progress, counted
 from es.rollouts.processes import cores, for_helpers
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task

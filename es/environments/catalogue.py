@@ -10,7 +10,7 @@ from farama_notifications import notifications
 from gymnasium import spaces
 
 from es.environments.spaces import describe_actions
-from es.errors import UsageError, blaming
+from es.errors import UsageError, as_usage_error
 
 Make = Callable[[str], gymnasium.Env]  # an environment by its name
 ROW = "{:<34} {:<22} {:<18} {:<13} {}"
@@ -84,7 +84,7 @@ def register_from(module: str, complaint: str) -> None:
     Packages of the Farama Foundation print what it has to say of their version, in each process.
     """
     notifications.clear()
-    with blaming(complaint):
+    with as_usage_error(complaint):
         importlib.import_module(module)
 
 

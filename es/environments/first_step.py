@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
-from es.errors import MisfitError, blaming, users_trace
+from es.errors import MisfitError, as_usage_error, users_trace
 from es.noise import seed_shared_generators
 from es.rollouts.rollout import as_number
 
@@ -27,7 +27,7 @@ def check_first_step(env: gymnasium.Env, name: str) -> bool:
     False if the same start differs when it is played again, True if not, or if that takes long.
     """
     end = time.perf_counter() + SECONDS
-    with blaming(f"--env-name {name}: cannot be played"), warnings.catch_warnings():
+    with as_usage_error(f"--env-name {name}: cannot be played"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         env.action_space.seed(0)
         with _unpacking("reset", "(observation, info)"):

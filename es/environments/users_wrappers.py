@@ -8,8 +8,7 @@ import gymnasium
 import numpy as np
 
 from es.environments.wrappers import layers
-from es.errors import UsageError, blaming
-from es.program import find_named
+from es.errors import UsageError, as_usage_error, find_named
 
 REFUSED = {  # wrappers of Gymnasium's
     "RecordVideo": "give --video-every, or --test --video",
@@ -26,7 +25,7 @@ def wrap(env: gymnasium.Env, wrappers: Sequence[Mapping[str, Any]]) -> gymnasium
         name, kwargs = wrapper["name"], wrapper["kwargs"]
         given = "".join(f" {key}={value}" for key, value in kwargs.items())
         flag = f"--env-wrapper {name}{given}"
-        with blaming(f"{flag}: cannot be made"):
+        with as_usage_error(f"{flag}: cannot be made"):
             make = _find(name)
             made = make(env, **_arrays(make, kwargs))
         if not isinstance(made, gymnasium.Env):

@@ -15,9 +15,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from es.errors import UsageError, blaming
+from es.errors import UsageError, as_usage_error, find_named
 from es.networks import count_outputs
-from es.program import find_named
 
 torch.set_num_threads(1)  # as es.model does, which workers do not import
 
@@ -45,12 +44,12 @@ def make_own_module(network: Mapping[str, Any], own: Own, seed: int = 0) -> nn.M
     flags = f"{named} --net-kwargs{arguments}" if given else named
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
-        with blaming(f"{flags}: cannot be made as CLASS(observation_space, action_space)"):
+        with as_usage_error(f"{flags}: cannot be made as CLASS(observation_space, action_space)"):
             module: Any = make(own.observations, own.actions, **given)
         if not isinstance(module, nn.Module):
             raise UsageError(f"{named}: is to make a torch.nn.Module, not {type(module).__name__}")
         module.eval()
-        with blaming(f"{named}: cannot be played by forward(observation, state)"):
+        with as_usage_error(f"{named}: cannot be played by forward(observation, state)"):
             # This makes the parameters of lazy layers.
             outputs, _ = with_state(module(_zeros(own.observations), None))
         for name, tensor in kept_tensors(module).items():

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import gymnasium
 import numpy as np
 
-from es.errors import UsageError, in_short
+from es.errors import UsageError, summary_of
 from es.rendering.mujoco import CAMERA_CHOICES, Followed, choose_backend, travelling_body
 
 
@@ -77,7 +77,7 @@ class ShowFrames(gymnasium.Wrapper):
             if pixels.shape != self._shape:
                 raise ValueError(f"its pictures change from {self._shape} to {pixels.shape}")
         except Exception as error:  # no graphics for the simulator, or no pictures at all
-            what = f"the environment cannot be shown ({in_short(error)})"
+            what = f"the environment cannot be shown ({summary_of(error)})"
             raise UsageError(
                 f"{self._flag}: {what}; give --no-render, or see docs/environments.md"
             ) from error

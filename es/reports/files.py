@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from es.checkpoint import Counters
 from es.noise import DoubleArray
 from es.reports.append_only import AppendOnlyFile, Place
 from es.reports.record import (
@@ -15,7 +16,6 @@ from es.reports.record import (
 from es.reports.tables import carry_on, header
 from es.reports.tensorboard import EventFile
 from es.reports.wandb import WandbReporter
-from es.runs.checkpoint import Counters
 from es.runs.directory import EVALUATIONS, PROGRESS
 
 METRICS = ("returns/unperturbed_return", "evaluation/return_mean")  # to compare runs by

@@ -7,12 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 
-from es.config import Imported, on_a_command_line
+from es import checkpoint as checkpoints
+from es.checkpoint import Checkpoint
 from es.reports.one_shot import LOWEST, USUAL, Idle, OneShot
 from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
-from es.runs import checkpoint as checkpoints
-from es.runs.checkpoint import Checkpoint
 from es.runs.directory import VIDEOS, RunDir
 
 PROGRAM, PREVIEW = "es", "es.reports.preview"  # modules that are run
@@ -28,12 +27,12 @@ class VideoRecorder:
     its video `update-<K>.mp4` is there. Snapshots that an earlier process of the run has left are
     recorded first. If too many wait, every other one is left out. Those that an interrupt or a full
     disk leaves are recorded when the run is carried on. After two that have failed alike, no other
-    is tried. imported: `Config.imported`.
+    is tried. flags: `Config.flags_to_restore`.
     """
 
-    def __init__(self, directory: RunDir, imported: Imported, console: Terminal) -> None:
+    def __init__(self, directory: RunDir, flags: list[str], console: Terminal) -> None:
         self._directory, self._console = directory, console
-        self._imported = on_a_command_line(imported)
+        self._flags = flags
         self._folder = directory.path / VIDEOS
         self._folder.mkdir(exist_ok=True)
         self._delete_recordings()
@@ -124,7 +123,7 @@ class VideoRecorder:
         update, frames = _counts(snapshot)
         video = self._folder.resolve() / f"update-{update}.mp4"
         files = ("--restore", str(snapshot.resolve()), "--video", str(video))
-        failure = self._run(PROGRAM, "--test", "--silent", *self._imported, *files)
+        failure = self._run(PROGRAM, "--test", "--silent", *self._flags, *files)
         words = failure.replace(str(video), "").replace(str(snapshot.resolve()), "")
         self._hopeless = words != "" and words == self._words
         self._words = words

@@ -18,10 +18,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
+from es.checkpoint import RECENT, Counters
 from es.errors import in_one_line
 from es.noise import DoubleArray
 from es.reports.record import Record
-from es.runs.checkpoint import RECENT, Counters
 
 LONGEST_BAR, LONGEST_CURVE = 40, 60
 LONGEST_LEFT = 1e9  # seconds; a guess of more says nothing

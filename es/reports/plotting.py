@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from es.checkpoint import replace
 from es.noise import DoubleArray
 from es.rollouts.processes import variables
-from es.runs.directory import replace
 
 if TYPE_CHECKING:  # Matplotlib is imported where something is drawn
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from es.algorithm.population import Population, mean_and_std
+from es.checkpoint import Counters
 from es.noise import DoubleArray
-from es.runs.checkpoint import Counters
 
 Figures = Mapping[str, float]  # by the names that they are shown under
 Distributions = Mapping[str, DoubleArray]  # by name, too: many numbers each

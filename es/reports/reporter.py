@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
-from es.config import Imported
+from es import checkpoint as checkpoints
+from es.checkpoint import BEST, LATEST, Checkpoint, Counters
+from es.errors import command
 from es.noise import DoubleArray
-from es.program import command
 from es.reports.append_only import Place
 from es.reports.files import METRICS, ProgressFiles
 from es.reports.films import VideoRecorder
@@ -16,9 +17,7 @@ from es.reports.record import EvaluationRecord, Record
 from es.reports.tensorboard import EVENTS, Settings
 from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
-from es.runs import checkpoint as checkpoints
-from es.runs.checkpoint import Checkpoint, Counters
-from es.runs.directory import BEST, CURVE, EVALUATIONS, LATEST, PROGRESS, VIDEOS, RunDir
+from es.runs.directory import CURVE, EVALUATIONS, PROGRESS, VIDEOS, RunDir
 from es.runs.writer import BackgroundWriter
 
 PICTURE_SECONDS = 20.0  # to wait for the last picture while its process does nothing
@@ -30,7 +29,7 @@ class Reporter:
     """Report the updates of the run in `directory` after those that `counters` include.
 
     title, target: of the learning curve; the target is the --target-return, if any. settings: the
-    run is compared with others by them. filmed: `Config.imported`, if videos are recorded.
+    run is compared with others by them. filmed: `Config.flags_to_restore`, if videos are recorded.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class Reporter:
         counters: Counters,
         target: float | None = None,
         settings: Settings,
-        filmed: Imported | None = None,
+        filmed: list[str] | None = None,
         wandb: WandbReporter | None = None,
     ) -> None:
         self.console = console

@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from es.errors import UsageError, in_one_line
-from es.program import end_now, how_to_install
+from es.errors import UsageError, how_to_install, in_one_line
 from es.reports.record import Distributions, Figures
+from es.rollouts.processes import end_now
 from es.runs.directory import write_text
 
 PROJECT = "evolution-strategies"

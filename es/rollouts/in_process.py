@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from es.errors import episode_trace, in_short, is_the_users_wish
+from es.errors import episode_trace, is_interrupt, summary_of
 from es.rollouts.interface import Progress, failed
 from es.rollouts.player import Player
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task, close
@@ -51,6 +51,6 @@ class InProcessPool:
         try:
             return self._player.play(snapshot, task)
         except BaseException as error:
-            if is_the_users_wish(error):
+            if is_interrupt(error):
                 raise
-            raise failed(task, f"({in_short(error)})", episode_trace(error)) from error
+            raise failed(task, f"({summary_of(error)})", episode_trace(error)) from error

@@ -23,8 +23,7 @@ from es.rollouts.messages import Answer, Begin, Call, Failed, Open, Progressed, 
 from es.rollouts.processes import ONE_THREAD, importing_variables
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task
 
-# es.program first: what it does at exit is then the last, after multiprocessing has cleaned up.
-SERVER = "import es.program; from es.rollouts.pool_server import main; main()"
+SERVER = "from es.rollouts.pool_server import main; main()"
 CLOSE_SECONDS = 10.0  # the pool itself waits for a second, and a Ray of its own for five
 GONE_SECONDS = 5.0  # until the fork server and the workers have noticed
 

@@ -10,12 +10,10 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from es.errors import RunError
-from es.interrupts import Interrupted, Interrupts
-from es.program import leave
+from es.errors import Interrupted, Interrupts, RunError
 from es.rollouts.interface import Pool
 from es.rollouts.messages import Answer, Begin, Call, Failed, Open, Progressed, Said
-from es.rollouts.processes import start_forkserver
+from es.rollouts.processes import leave, start_forkserver
 
 Requests = queue.SimpleQueue[Open | Call | None]
 

@@ -1,30 +1,85 @@
 """Starting processes: quickly, with one thread each, within the system's limits."""
 
+import atexit
 import math
 import multiprocessing
 import os
 import resource
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import connection
 from pathlib import Path
+from typing import NoReturn
 
-from es.errors import RunError, UsageError
-from es.program import IN_CHECKOUT, PROJECT
+from es.errors import IN_CHECKOUT, PROJECT, RunError, UsageError
 
 OPEN_FILES = 8192  # enough for two thousand workers, and less than any system's limit
 CORES = "ES_CORES"  # this variable limits the number of cores that are used
 PRELOAD = "ES_PRELOAD"  # this variable names the environment whose simulator is preloaded
-IMPORTS = "ES_IMPORTS"  # this variable names the flags whose modules are the user's own, if any
+IMPORTS = "ES_IMPORTS"  # this variable names the settings that name modules of the user's
 MASTER = "ES_MASTER"  # this variable names the fork server's master, and its socket's folder
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ROOT = Path("/")  # of the system's files
+FOR_WORKERS = (  # modules that workers need
+    "es.envs",
+    "es.environments.atari",
+    "es.networks.mlp",
+    "es.networks.convlstm",
+    "es.environments.preload",
+)
+
+
+def modules_for_workers(net: str | None) -> tuple[str, ...]:
+    """Return the modules that workers need: torch among them with --net alone."""
+    return (*FOR_WORKERS, "es.networks.own_actor") if net else FOR_WORKERS
+
+
+def hide_checkout() -> None:
+    """Do not search the folder of a checkout, whose `model` and `envs` may hide the user's."""
+    if IN_CHECKOUT:
+        sys.path[:] = [folder for folder in sys.path if folder != str(PROJECT)]
+
+
+def search_last() -> None:
+    """Search the current folder for modules of the user's, after all that is installed.
+
+    So a `random.py` there hides nothing.
+    """
+    with suppress(OSError):  # the folder is gone
+        if (here := os.getcwd()) not in sys.path:
+            sys.path.append(here)
+
+
+_status: list[int] = []  # of a process that is leaving
+
+
+def leave(status: int) -> NoReturn:
+    """End this process with an exit status, at once after its exit handlers.
+
+    Python would free libraries one by one, which takes a second, and wait for threads that an
+    environment has left.
+    """
+    _status.append(status)
+    atexit._run_exitfuncs()
+    end_now()
+    raise AssertionError
+
+
+def end_now() -> None:
+    """End this process if it is leaving, whatever exit handlers are left."""
+    if not _status:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(_status[0])
 
 
 def cores(root: Path = ROOT) -> int:
@@ -136,6 +191,24 @@ def end_group(leader: int) -> None:
     """Kill all processes of a group. leader: the process it is named after, which may be dead."""
     with suppress(ProcessLookupError, PermissionError):  # there are none; on macOS, only zombies
         os.killpg(leader, signal.SIGKILL)
+
+
+@contextmanager
+def ending_children() -> Iterator[None]:
+    """End the processes that are started in this context and still run after it.
+
+    An environment has left them. They would live on if this process was killed.
+    """
+    import psutil
+
+    before = {child.pid for child in psutil.Process().children()}
+    yield
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            is_helper = any("from multiprocessing." in word for word in child.cmdline())
+            if child.pid not in before and not is_helper and os.getsid(child.pid) == os.getsid(0):
+                for each in (child, *child.children(recursive=True)):
+                    each.kill()
 
 
 def allow_open_files(wanted: int) -> None:

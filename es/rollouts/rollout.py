@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from es.errors import MisfitError, RunError, in_short, is_the_users_wish
+from es.errors import MisfitError, RunError, is_interrupt, summary_of
 from es.noise import DoubleArray, FloatArray, Stream, derive_seeds, seed_shared_generators
 
 NUMBERS = frozenset((float, int, bool, np.float64, np.float32, np.int64, np.int32))  # quick to tell
@@ -194,7 +194,7 @@ def close(env: Environment) -> str:
     try:
         env.close()
     except BaseException as error:
-        if isinstance(error, RunError) or is_the_users_wish(error):
+        if isinstance(error, RunError) or is_interrupt(error):
             raise
-        return f"its close() raised {in_short(error)}"
+        return f"its close() raised {summary_of(error)}"
     return ""

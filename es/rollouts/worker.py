@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 import time
 from contextlib import suppress
 from functools import partial
@@ -14,8 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from es.errors import episode_trace, in_short
-from es.program import end_children, lasting_threads
+from es.errors import episode_trace, summary_of
 from es.rollouts.player import Player
 from es.rollouts.processes import TERMINAL_SIGNALS, end_group, end_with_parent
 from es.rollouts.queue import take
@@ -132,7 +132,7 @@ def _serve(results: connection.Connection, recipe: Recipe, shared: Shared, numbe
     try:
         player = Player(recipe)
     except BaseException as error:
-        results.send(Failure(in_short(error), episode_trace(error)))
+        results.send(Failure(summary_of(error), episode_trace(error)))
         return
     try:
         results.send(Ready())
@@ -155,7 +155,7 @@ def _play(results: connection.Connection, player: Player, shared: Shared, number
                 result = player.play(snapshot._replace(sigma=shared.sigma.value), task)
             except BaseException as error:
                 results.send(done)
-                results.send(Failure(in_short(error), episode_trace(error)))
+                results.send(Failure(summary_of(error), episode_trace(error)))
                 return
             done.append(Done(batch, result))
         shared.playing[number] = IDLE  # first: once the master has all results, no worker is busy
@@ -163,3 +163,33 @@ def _play(results: connection.Connection, player: Player, shared: Shared, number
         # Mirrored twins, which share their noise, lie side by side, + before -.
         short = time.monotonic() - began < SHORT and task.sign != 1
         count = 2 if short and shared.pairs.value else 1
+
+
+def lasting_threads() -> list[str]:
+    """Return the threads that keep this process from ending, in words."""
+    main = threading.main_thread()
+    others = [each for each in threading.enumerate() if not each.daemon and each is not main]
+    return [f"thread {each.name}" for each in others]
+
+
+def end_children() -> list[str]:
+    """Kill what this process has started and left; return it in words.
+
+    All but the helpers of multiprocessing, which end by themselves, and sessions of their own.
+    """
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:  # most often, there are none
+        return []
+    import psutil
+
+    ended = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error, ProcessLookupError):
+            is_helper = any("from multiprocessing." in word for word in child.cmdline())
+            if not is_helper and os.getsid(child.pid) == os.getsid(0):
+                name = child.name()
+                for each in (child, *child.children(recursive=True)):
+                    each.kill()
+                ended.append(f"process {name}")
+    return ended

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from es.checkpoint import BEST, LATEST, replace
 from es.errors import UsageError
 
-LATEST, BEST = "latest.safetensors", "best.safetensors"
 PROGRESS, EVALUATIONS = "progress.csv", "evaluations.csv"
 SETTINGS, CURVE = "config.toml", "learning_curve.png"
 VIDEOS = "videos"
@@ -162,20 +162,6 @@ def choose(run_dir: str | None, default: Path, restore: Path | None) -> tuple[Pa
             "choose another, or restore its latest.safetensors to carry it on"
         )
     return Path(run_dir), False
-
-
-def replace(path: Path, content: bytes | memoryview) -> None:
-    """Write a whole file to disk, or leave the older one as it is and raise OSError."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def write_text(path: Path, text: str) -> None:

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from es.algorithm.population import Population, group_by_perturbation, grown, mean_and_std
-from es.errors import ClusterError, RunError
-from es.interrupts import Interrupts
+from es.errors import ClusterError, Interrupts, RunError
 from es.rollouts.interface import counted
 from es.rollouts.rollout import (
     UNPERTURBED,

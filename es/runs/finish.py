@@ -7,10 +7,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from es.config import FIELDS, Config, flag, on_a_command_line
-from es.errors import RunError
-from es.interrupts import Interrupted, Interrupts
-from es.program import command
+from es.checkpoint import LATEST, Checkpoint, Counters
+from es.config import FIELDS, Config, flag
+from es.errors import Interrupted, Interrupts, RunError, command
 from es.rendering.window import watching
 from es.reports.advice import after_missing_the_target
 from es.reports.films import VideoRecorder, waiting
@@ -19,9 +18,8 @@ from es.reports.reporter import Reporter
 from es.reports.tables import read_progress
 from es.reports.terminal import Terminal
 from es.rollouts.interface import Pool, counted
-from es.runs.checkpoint import Checkpoint, Counters
-from es.runs.directory import LATEST, PROGRESS, open_existing
-from es.runs.restored import Restored, scored_alike
+from es.runs.directory import PROGRESS, open_existing
+from es.settings import scored_alike
 
 MISSED = 1  # exit status of a run that did not reach its target
 AGAIN = 10  # updates after an evaluation that missed the target until the next one at the latest
@@ -79,9 +77,9 @@ def run_limits(config: Config, run_dir: Path, counters: Counters) -> RunLimits:
     return RunLimits(config.env_name, run_dir, config.target_return, given, counters)
 
 
-def met_before(config: Config, restored: Restored) -> str | None:
+def met_before(config: Config, restored: Checkpoint | None) -> str | None:
     """Return the ending condition that the checkpoint's run has met already, in words."""
-    if not isinstance(restored, Checkpoint) or evaluation_due(config, restored.counters):
+    if not restored or not restored.config or evaluation_due(config, restored.counters):
         return None
     if solved := solved_before(config, restored):
         return f"a mean return of {solved['mean']:.2f} (--target-return)"
@@ -90,13 +88,13 @@ def met_before(config: Config, restored: Restored) -> str | None:
     return ending(config, restored.counters)
 
 
-def solved_before(config: Config, restored: Restored) -> dict[str, float] | None:
+def solved_before(config: Config, restored: Checkpoint | None) -> dict[str, float] | None:
     """Return the evaluation in which the checkpoint's policy reached the target, if it did."""
     target = config.target_return
-    if not isinstance(restored, Checkpoint) or target is None or not restored.solved:
+    if not restored or not restored.config or target is None or not restored.solved:
         return None
     reached = min(restored.solved["mean"], restored.solved["second_mean"]) >= target
-    return restored.solved if reached and scored_alike(config, restored) else None
+    return restored.solved if reached and scored_alike(config, restored.config) else None
 
 
 def pausing(config: Config, counters: Counters) -> bool:
@@ -107,7 +105,7 @@ def pausing(config: Config, counters: Counters) -> bool:
 
 
 def finished_already(
-    config: Config, restored: Restored, met: str, console: Terminal, interrupts: Interrupts
+    config: Config, restored: Checkpoint | None, met: str, console: Terminal, interrupts: Interrupts
 ) -> Outcome:
     """Record the videos that the run has left undone; return how it ended.
 
@@ -117,19 +115,19 @@ def finished_already(
     if checkpoint.name == LATEST and waiting(checkpoint.parent):
         with closing(open_existing(checkpoint.parent, "--restore")) as directory:
             interrupts.defer()
-            recorder = VideoRecorder(directory, config.imported, console)
+            recorder = VideoRecorder(directory, config.flags_to_restore, console)
             recorder.close(lambda: interrupts.received is not None)
     console.close(
         f"Finished already: the run of {config.restore} has reached {met}: raise that to carry on."
     )
-    assert isinstance(restored, Checkpoint)
+    assert restored is not None
     solved = solved_before(config, restored) is not None
     return Outcome(0, checkpoint.parent, solved, restored)
 
 
 def continue_command(config: Config, checkpoint: Path, *flags: str) -> str:
     """Return the command that continues or plays a checkpoint of this run."""
-    return command("main", *flags, "--restore", checkpoint, *on_a_command_line(config.imported))
+    return command("main", *flags, "--restore", checkpoint, *config.flags_to_restore)
 
 
 def carry_on_command(config: Config, checkpoint: Path, *flags: str) -> str:

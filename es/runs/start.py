@@ -2,31 +2,29 @@
 
 import dataclasses
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from es.algorithm.normalizer import Normalizer
 from es.algorithm.strategy import Strategy
+from es.checkpoint import BEST, Checkpoint, Counters, load
 from es.config import Config
-from es.config.sources import changes, describe_history, run_title, write_toml
 from es.errors import UsageError
 from es.noise import FloatArray, SumNoise, weighted_sum
-from es.program import modules_for_workers
+from es.policy import restored_normalizer
 from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.interface import OpenPool, Pool
 from es.rollouts.pool import WorkerPool
-from es.rollouts.processes import IMPORTS, PRELOAD, cores
+from es.rollouts.processes import IMPORTS, PRELOAD, cores, modules_for_workers
 from es.runs import directory as rundir
-from es.runs.checkpoint import Checkpoint, Counters, History, load
 from es.runs.directory import RunDir
-from es.runs.restored import Restored, restored_normalizer, scored_alike, settings_before
 from es.runs.setup import Setup
-from es.runs.versions import notice
+from es.settings import CHANGED, TITLE, change_line, scored_alike, write_toml
 
 
 class Run(NamedTuple):
@@ -38,14 +36,13 @@ class Run(NamedTuple):
     strategy: Strategy
     normalizer: Normalizer | None
     counters: Counters
-    history: History
     pool: Pool
     monitor: Reporter
 
 
 def start_run(
     config: Config,
-    restored: Restored,
+    restored: Checkpoint | None,
     setup: Setup,
     theta: FloatArray,
     console: Terminal,
@@ -59,7 +56,7 @@ def start_run(
     wandb = None
     if config.wandb:
         wandb = WandbReporter(console.say, console.warn)
-    ours = restored if isinstance(restored, Checkpoint) else None
+    ours = restored if restored and restored.config else None  # or else weights alone
     if setup.network["kind"] == "mlp" and not config.small_net:
         console.say(
             f"{config.env_name} is seen as a vector of {setup.network['inputs']} numbers: "
@@ -93,39 +90,36 @@ def start_run(
     stack.callback(directory.close)
     if same_run and ours:  # the directory was not locked when the checkpoint was loaded
         current = load(config.restore)
-        if not isinstance(current, Checkpoint) or current.counters != ours.counters:
+        if current.counters != ours.counters:
             raise UsageError(f"--restore {config.restore}: has changed meanwhile; try again")
     # Absolute, so that the settings repeat the run from any folder.
     origin = os.path.abspath(config.restore) if config.restore else ""
     override = config.override
-    if ours and (told := notice(ours.versions, config.restore)):
-        console.say(told)
     if directory.path != path:
         console.say(f"{path} holds another run: this one goes to {directory.path}.")
     run_dir: str | None = str(path)  # so that its settings, repeated, take a number again
     if ours and same_run:
-        origin, run_dir = ours.settings.get("restore", ""), ours.settings.get("run_dir")
-        override = ours.settings.get("override", False)  # of a branch, which needs it to begin
+        before = settings_of(ours)
+        origin, run_dir = before.restore, before.run_dir
+        override = before.override  # of a branch, which needs it to begin
     run_dir = None if path == default else run_dir
     config = dataclasses.replace(config, restore=origin, run_dir=run_dir, override=override)
-    history = _history(config, ours) if ours and same_run else {}
-    told_of = {"history": "; ".join(describe_history(history))} if history else {}
-    text = write_toml(config.saved(), run_title(history))
+    title = _title(config, ours, path) if ours and same_run else TITLE
     with rundir.writable(directory.path):
-        rundir.write_text(directory.path / rundir.SETTINGS, text)
+        rundir.write_text(directory.path / rundir.SETTINGS, write_toml(config.saved(), title))
         monitor = Reporter(
             directory,
             console,
             title=config.env_name,
             counters=counters,
             target=config.target_return,
-            settings=config.hyperparameters() | told_of,
-            filmed=config.imported if config.video_every else None,
+            settings=config.hyperparameters(),
+            filmed=config.flags_to_restore if config.video_every else None,
             wandb=wandb,
         )
     if wandb:
         wandb.begin(directory.path, config.saved())
-    return Run(config, setup, directory, strategy, normalizer, counters, history, pool, monitor)
+    return Run(config, setup, directory, strategy, normalizer, counters, pool, monitor)
 
 
 def _start_pool(
@@ -153,7 +147,7 @@ def _start_pool(
         recipe,
         patience=config.ray_timeout,
         preload=modules_for_workers(config.net),
-        variables={PRELOAD: config.env_name, IMPORTS: " ".join(config.imported)},
+        variables={PRELOAD: config.env_name, IMPORTS: " ".join(config.user_modules)},
         **settings,
     )
     return pool, pool.sum_noise
@@ -170,7 +164,7 @@ def _make_strategy(
         sigma_decay=config.sigma_decay,
         sigma_min=config.sigma_min,
         sigma_lr=config.sigma_lr if config.sigma_adapt else None,
-        lr=config.lr,
+        lr=config.step_size,
         lr_decay=config.lr_decay,
         lr_schedule=config.lr_schedule,
         updates=config.max_gradient_updates,
@@ -188,8 +182,8 @@ def _make_strategy(
     if ours is None:
         return strategy
     strategy.update = ours.counters.update
-    before = settings_before(config, ours)
-    if config.lr == before.lr:
+    before = settings_of(ours)
+    if config.step_size == before.step_size:
         strategy.lr = ours.counters.lr  # as it has decayed
     if config.sigma == before.sigma:
         strategy.sigma = ours.counters.sigma
@@ -204,24 +198,35 @@ def _make_strategy(
     return strategy
 
 
-def _history(config: Config, ours: Checkpoint) -> History:
-    """Return the history of a run that goes on with these settings."""
-    changed, update = changes(config, settings_before(config, ours)), str(ours.counters.update)
-    if not changed:
-        return ours.history
-    return ours.history | {update: changed | ours.history.get(update, {})}
+def settings_of(ours: Checkpoint) -> Config:
+    """Return the settings of a run's checkpoint."""
+    assert ours.config is not None
+    return ours.config
+
+
+def _title(config: Config, ours: Checkpoint, path: Path) -> str:
+    """Return the comments of a continued run's settings file: a line for each change so far."""
+    lines: list[str] = []
+    with suppress(OSError, ValueError):
+        text = (path / rundir.SETTINGS).read_text("utf-8")
+        lines += [line for line in text.splitlines() if line.startswith("# until ")]
+    if line := change_line(config, settings_of(ours), ours.counters.update):
+        lines.append(line)
+    return "\n".join([CHANGED, *lines]) if lines else TITLE
 
 
 def _make_counters(config: Config, ours: Checkpoint | None, *, same_run: bool) -> Counters:
     cap = config.training_cap
     if ours is None:
-        return Counters(0, 0, 0, 0.0, cap, None, config.lr, config.sigma)
+        return Counters(0, 0, 0, 0.0, cap, None, config.step_size, config.sigma)
     if config.variable_ep_len or config.adaptive_ep_len:
         cap = min(cap, ours.counters.max_episode_length)
     counters = ours.counters._replace(max_episode_length=cap)
     # A score belongs to a best.safetensors and to a way of scoring; without it, one is due.
-    same_way = (config.eval_every is None) == (settings_before(config, ours).eval_every is None)
-    alike, there = scored_alike(config, ours), (Path(config.restore).parent / rundir.BEST).exists()
+    before = settings_of(ours)
+    same_way = (config.eval_every is None) == (before.eval_every is None)
+    alike = scored_alike(config, before)
+    there = (Path(config.restore).parent / BEST).exists()
     if same_run and there and same_way and alike:
         return counters
     if not alike:

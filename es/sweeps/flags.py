@@ -6,99 +6,67 @@ import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from es.config import FIELDS, Config, flag, sources
-from es.config.flags import argument, read
-from es.config.option import COUNT, NOT_EMPTY, SEED, option
-from es.config.validation import require, validate
+from es.config import COUNT, FIELDS, NOT_EMPTY, SEED, TYPES, Config, check_value, flag, option
 from es.errors import UsageError
+from es.settings import Parser, combine, read_config
 
 BUDGETS = ("max_frames", "max_minutes", "max_gradient_updates")
 # Settings of the trainer that make no sense for many runs.
 REFUSED = (
-    "restore", "override", "run_dir", "ray", "ray_timeout", "wandb", "save_every", "video_every",
-    "log_every", *(name for name, field in FIELDS.items() if field.metadata["group"] == "watching"),
+    "restore", "override", "trust", "run_dir", "ray", "ray_timeout", "wandb", "save_every",
+    "video_every", "log_every",
+    *(name for name, field in FIELDS.items() if field.metadata["group"] == "watching"),
 )  # fmt: skip
-own = partial(option, group="sweep", saved=False)
+sweep = partial(option, group="sweep", saved=False)
 
 
 @dataclass(frozen=True)
 class SweepFlags:
     """Search for the hyperparameters with the highest return in a budget.
 
-    All other flags are the trainer's (python main.py --help) and hold for all trials; a budget,
-    such as --max-frames, must be among them. The same command again goes on.
+    All other flags are the trainer's (python main.py --help) and hold for all trials. A budget,
+    such as --max-frames, must be among them. The same command again continues the sweep.
     """
 
-    trials: int = own(30, help="Trials in all, with those that are done already.", check=COUNT)
-    jobs: int | None = own(
-        None, help="Trials at once.", check=COUNT, shown="as many as there are cores"
+    trials: int = sweep(30, "Trials in all, with those that are done already.", COUNT)
+    jobs: int | None = sweep(None, "Trials at once.", COUNT, shown="as many as there are cores")
+    space: str | None = sweep(None, "TOML file of the search space.", NOT_EMPTY, shown="sweep.toml")
+    dir: str | None = sweep(None, "Directory of the sweep.", NOT_EMPTY, shown="sweeps/<env-name>")
+    sampler_seed: int | None = sweep(
+        None, "Seed of the search, as --seed is of every trial.", SEED, shown="drawn"
     )
-    space: str | None = own(
-        None, help="TOML file of what is searched.", check=NOT_EMPTY, shown="sweep.toml"
-    )
-    dir: str | None = own(
-        None, help="Directory of the sweep.", check=NOT_EMPTY, shown="sweeps/<env-name>"
-    )
-    sampler_seed: int | None = own(
-        None, help="Seed of the search, as --seed is of every trial.", check=SEED,
-        shown="drawn",
-    )  # fmt: skip
 
 
-def read_flags(argv: Sequence[str]) -> tuple[SweepFlags, list[str]]:
-    """Return the sweep's own flags, and the rest of the command line; raise UsageError."""
-    kind = dataclasses.make_dataclass("Flags", _arguments(), frozen=True)
-    help_text = inspect.getdoc(SweepFlags)
-    parsed, rest = read(kind, argv, "sweep", description=help_text, return_unknown_args=True)
-    flags = SweepFlags(**vars(parsed))
-    for field in dataclasses.fields(SweepFlags):
-        name = "--" + field.name.replace("_", "-")
-        require(name, getattr(flags, field.name), field.metadata["check"])
-    return flags, rest
+def read_flags(argv: Sequence[str]) -> tuple[SweepFlags, Config, set[str]]:
+    """Return the sweep's flags, the settings of all trials, and which of them were given as flags.
 
-
-def _arguments() -> list[tuple[str, Any, Any]]:
-    types = typing.get_type_hints(SweepFlags)
-    fields = dataclasses.fields(SweepFlags)
-    return [argument(field, types[field.name], field.default) for field in fields]
-
-
-def read_base(rest: Sequence[str]) -> tuple[Config, set[str]]:
-    """Return the settings that hold for all trials, and the fields that were given as flags.
-
-    rest: the part of the command line that is the trainer's. Raises UsageError if the settings are
-    wrong, or make no sense for many runs.
+    Raise UsageError if one is wrong, or makes no sense for many runs.
     """
-    flags = sources.read_flags(rest, others=_arguments())  # one of which may be misspelled
-    given = {*flags}
-    file = sources.read_config(flags)
-    config = sources.combine(flags, file)
+    fields = {field.name: field for field in dataclasses.fields(SweepFlags)}
+    kinds = typing.get_type_hints(SweepFlags)
+    parser = Parser("sweep", inspect.getdoc(SweepFlags) or "")
+    parser.add_fields(fields.values(), kinds)
+    parser.add_fields(FIELDS.values(), TYPES, hidden=True)
+    given = parser.read(argv, TYPES | kinds)
+    flags = SweepFlags(**{name: given.pop(name) for name in fields if name in given})
+    for name, field in fields.items():
+        place = f"--{name.replace('_', '-')}"
+        check_value(place, getattr(flags, name), field.metadata["check"])
     for name in REFUSED:
         if name in given:
-            raise UsageError(f"{flag(name)}: is for a single run; leave it out")
-    if config.restore:
-        raise UsageError(
-            f"--config {config.config}: goes on from another run; leave its restore out"
-        )
-    if not given.union(file).intersection(BUDGETS):
+            raise UsageError(f"{flag(name)} applies only to a single run. Remove it")
+    file = read_config(given)
+    if file.get("restore"):
+        raise UsageError(f"--config {given['config']} starts from another run. Remove its restore")
+    if not {*given, *file}.intersection(BUDGETS):
         raise UsageError(
             "a trial needs a budget: give --max-frames, --max-minutes or --max-gradient-updates"
         )
-    workers = config.workers if "workers" in given else 0
-    timed = workers != 0 or "rollout_timeout" in given
-    # What a file says of a single run is not the trials'. There is one way to choose the optimiser.
-    config = dataclasses.replace(
-        config,
-        workers=workers,
-        rollout_timeout=config.rollout_timeout if timed else None,
-        override=False,
-        run_dir=None,
-        save_every=None,
-        video_every=None,
-    )
-    validate(config)
-    optimizer: Any = config.optimizer_name
-    given |= {"optimizer"} if "use_adam" in given else set()
-    return dataclasses.replace(config, use_adam=False, optimizer=optimizer), given
+    # A file's settings of a single run are not those of a trial.
+    one_run = {"workers", "run_dir", "save_every", "video_every", "override", "restore"}
+    shared = {name: value for name, value in file.items() if name not in one_run}
+    config = combine({"workers": 0, **given}, shared)
+    # There is one way to choose the optimiser.
+    config = dataclasses.replace(config, use_adam=False, optimizer=config.optimizer_name)
+    return flags, config, {"optimizer" if name == "use_adam" else name for name in given}

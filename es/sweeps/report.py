@@ -7,16 +7,15 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from es.checkpoint import LATEST
 from es.config import Config, flag
-from es.config.learning import default_lr
-from es.config.sources import write_toml
-from es.errors import RunError, UsageError, in_one_line
-from es.program import command
+from es.errors import RunError, UsageError, command, in_one_line
 from es.reports import plotting
 from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
-from es.runs.directory import LATEST, write_text
+from es.runs.directory import write_text
 from es.runs.finish import how_to_watch
+from es.settings import write_toml
 from es.sweeps.space import base_params, trial_settings
 from es.sweeps.study import (
     FRAMES,
@@ -126,7 +125,7 @@ def _gain(study: optuna.Study, sweep: Sweep, best: FrozenTrial) -> str:
 
 def _best_settings(sweep: Sweep, best: FrozenTrial, count: int) -> str:
     config = trial_settings(sweep.base, best.params)
-    usual = Config(lr=default_lr(config.max_speed))
+    usual = Config()
     named = {"env_name", *sweep.space}
     values = {
         name: value

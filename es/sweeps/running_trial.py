@@ -15,11 +15,12 @@ from typing import Any
 
 import optuna
 
+from es.checkpoint import LATEST
 from es.config import Config
-from es.config.sources import write_toml
 from es.reports.tables import TableReader
 from es.rollouts.processes import end_group, for_helpers
-from es.runs.directory import LATEST, PROGRESS, write_text
+from es.runs.directory import PROGRESS, write_text
+from es.settings import write_toml
 from es.sweeps.trial import OUTCOME, TRIAL_SETTINGS, Play, run_trial
 
 MILESTONES = 10  # of the budget, at which trials are compared

@@ -14,11 +14,9 @@ from optuna.distributions import (
 )
 from optuna.trial import create_trial
 
-from es.config import FIELDS, Config, flag
-from es.config.learning import default_lr
-from es.config.sources import field_names, from_mapping, load_toml
-from es.config.validation import validate
+from es.config import FIELDS, Config, field_names, flag, from_mapping
 from es.errors import UsageError
+from es.settings import load_toml
 
 GROUPS = ("policy", "algorithm")  # of the settings that can be searched
 FORM = "low and high, with log or step, or choices"
@@ -133,7 +131,7 @@ def trial_settings(base: Config, params: Mapping[str, Any]) -> Config:
 
 def base_params(space: Space, base: Config) -> dict[str, Any] | None:
     """Return the parameters that stand for `base` itself, or None if it is not in the space."""
-    params = {name: encoded(getattr(base, name)) for name in space}
+    params = {name: encoded(base.effective(name)) for name in space}
     try:
         create_trial(value=0.0, params=params, distributions=space)
     except ValueError:
@@ -151,8 +149,6 @@ def _replaced(base: Config, params: Mapping[str, Any]) -> Config:
         name: tuple(json.loads(param)) if isinstance(getattr(base, name), tuple) else param
         for name, param in params.items()
     }
-    if "max_speed" in values and base.lr == default_lr(base.max_speed):
-        values = {"lr": default_lr(values["max_speed"]), **values}
     return dataclasses.replace(base, **values)
 
 
@@ -173,9 +169,9 @@ def _require_fit(
     others = [{other: each} for other in space if other != name for each in _decisive(space[other])]
     for other in ({}, *others):
         with contextlib.suppress(UsageError):
-            validate(_replaced(config, other))
+            _replaced(config, other).check()
             break
     else:
-        validate(config)
+        config.check()
     if FIELDS[name].metadata["group"] == "policy":
         describe(config)

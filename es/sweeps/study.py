@@ -14,8 +14,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from es.config import Config, flag
-from es.errors import RunError, UsageError
-from es.interrupts import Interrupts
+from es.errors import Interrupts, RunError, UsageError
 from es.sweeps.running_trial import RunningTrial, end_trials
 from es.sweeps.space import Space, base_params, trial_settings
 from es.sweeps.trial import Play

@@ -4,13 +4,12 @@ import gc
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from es.errors import in_short
-from es.interrupts import Interrupts
-from es.program import execute, leave
+from es.errors import Interrupts, execute, summary_of
 from es.reports import NO_CURVE
 from es.rollouts.processes import TERMINAL_SIGNALS, end_group, end_with_parent
 from es.runs.directory import write_text
@@ -33,14 +32,14 @@ def run_trial(play: Play, directory: Path) -> None:
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
-    leave(execute(partial(_play, play, directory)))
+    sys.exit(execute(partial(_play, play, directory)))
 
 
 def _play(play: Play, directory: Path, interrupts: Interrupts) -> int:
     try:
         outcome = play(directory, interrupts)
     except Exception as error:
-        write_text(directory / OUTCOME, json.dumps({"error": in_short(error)}))
+        write_text(directory / OUTCOME, json.dumps({"error": summary_of(error)}))
         raise
     write_text(directory / OUTCOME, json.dumps(outcome))
     return 0

@@ -8,7 +8,7 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
 
 from es.envs import describe_env, make_bare_env, make_env, max_steps
 from es.errors import UsageError
-from tests.checkpoints import read, same_run
+from tests.checkpoints import read, same_run, settings
 
 
 @pytest.fixture
@@ -146,9 +146,7 @@ def test_a_run_in_a_wrapper_goes_on_to_the_bit_and_its_workers_play_the_same(pro
         program, 4, "parts", "--workers", 0, "--restore", "parts/latest.safetensors", *OWN
     )
     assert same_run(read(path), read(parts))
-    assert read(path).environment["wrappers"] == [
-        {"name": OWN[1], "kwargs": {"weight": [0.5, 2], "cost": 3}}
-    ]
+    assert settings(path).env_wrapper == OWN[1:]
     assert float(re.findall(r"Unperturbed reward: (.*)", out)[0]) == 6 * 6.5
     assert "--env-wrapper tests.strange:Weighted 'weight=[0.5, 2]' cost=3\n" in out
 
@@ -174,9 +172,9 @@ def test_a_run_goes_on_without_its_wrappers_if_told_so(program):
     _, path = train(program, 1, "run", "--workers", 0, "--env-name", "CartPole-v1", *OWN)
     status, _, err = program("--restore", path, "--env-wrapper")
     assert status == 2
-    assert "give --override to change it on purpose" in err
+    assert "give --override to change" in err
     train(program, 2, "bare", "--workers", 0, "--restore", path, "--override", "--env-wrapper")
-    assert "wrappers" not in read("bare/latest.safetensors").environment
+    assert settings("bare/latest.safetensors").env_wrapper == ()
 
 
 def test_those_of_gymnasium_need_not_be_named_again(program):

@@ -113,7 +113,7 @@ def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatc
             recorder.record(checkpoint._replace(counters=counters))
 
     monkeypatch.setattr(VideoRecorder, "_work", lambda recorder: None)
-    record(VideoRecorder(run, {}, Terminal(silent=True)), range(25))
+    record(VideoRecorder(run, [], Terminal(silent=True)), range(25))
     err = capfd.readouterr().err
     assert err.count("\n") == 1
     assert "--video-every" in err
@@ -127,7 +127,7 @@ def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatc
             recorded.append(snapshot.name)
 
     monkeypatch.setattr(VideoRecorder, "_record", note)
-    following = VideoRecorder(run, {}, Terminal(silent=True))
+    following = VideoRecorder(run, [], Terminal(silent=True))
     record(following, range(25, 35))
     may_begin.set()
     following.close(lambda: False)
@@ -136,7 +136,7 @@ def test_what_cannot_be_recorded_in_time_is_left_out(run, checkpoint, monkeypatc
 
 
 def test_a_video_that_was_left_out_is_no_failure(run, started, capfd):
-    recorder = VideoRecorder(run, {}, Terminal(silent=True))
+    recorder = VideoRecorder(run, [], Terminal(silent=True))
     recorder._queue.put(run.path / "videos/.update-2-frames-70.safetensors")
     recorder.close(lambda: False)
     assert not started
@@ -146,7 +146,7 @@ def test_a_video_that_was_left_out_is_no_failure(run, started, capfd):
 def test_nothing_is_recorded_into_a_run_that_has_taken_the_place_of_this_one(
     run, checkpoint, started, capfd
 ):
-    recorder = VideoRecorder(run, {}, Terminal(silent=True))
+    recorder = VideoRecorder(run, [], Terminal(silent=True))
     run.path.rename(run.path.with_name("away"))
     folder = run.path / "videos"
     folder.mkdir(parents=True)
@@ -172,7 +172,7 @@ def test_a_preview_that_cannot_be_made_holds_up_no_other_video(run, monkeypatch,
         return "No space left on device" if module == videos.PREVIEW else ""
 
     monkeypatch.setattr(VideoRecorder, "_run", run_module)
-    VideoRecorder(run, {}, Terminal(silent=True)).close(lambda: False)
+    VideoRecorder(run, [], Terminal(silent=True)).close(lambda: False)
     assert started == [
         "es update-2.mp4", "es.reports.preview 70", "es update-10.mp4", "es.reports.preview 900"
     ]  # fmt: skip
@@ -189,7 +189,7 @@ def test_who_is_in_a_hurry_waits_for_no_video(run, monkeypatch, capfd):
     monkeypatch.setattr(videos, "PROGRAM", "lingering")
     monkeypatch.setenv("PYTHONPATH", str(run.path))
     (run.path / "lingering.py").write_text(LINGERING)
-    recorder = VideoRecorder(run, {}, Terminal(silent=False))
+    recorder = VideoRecorder(run, [], Terminal(silent=False))
     wait_until(Path("begun").exists)
     recorder.close(lambda: True)
     assert recorder._process
@@ -217,7 +217,7 @@ def instead(run, monkeypatch):
 def test_a_run_does_not_wait_for_what_does_nothing(run, instead, monkeypatch, capfd):
     instead("import time; print('begun', file=open('begun', 'a')); time.sleep(3600)")
     monkeypatch.setattr(videos, "IDLE_SECONDS", 2.0)
-    VideoRecorder(run, {}, Terminal(silent=True)).close(lambda: False)
+    VideoRecorder(run, [], Terminal(silent=True)).close(lambda: False)
     assert Path("begun").read_text() == 2 * "begun\n"  # the third would fail like the others
     err = capfd.readouterr().err
     assert "3 episodes could not be recorded (it did nothing for 2 seconds): tried again" in err
@@ -229,7 +229,7 @@ def test_a_run_waits_for_no_process_of_low_priority(run, instead, monkeypatch):
     instead("import os, time; open('begun', 'w'); time.sleep(3600 * (os.nice(0) == 19))")
     monkeypatch.setattr(os, "setpriority", Mock(side_effect=PermissionError))
     monkeypatch.setattr(videos, "PREVIEW", "keyword")
-    recorder = VideoRecorder(run, {}, Terminal(silent=True))
+    recorder = VideoRecorder(run, [], Terminal(silent=True))
     wait_until(Path("begun").exists)
     recorder.close(lambda: False)
     assert videos.waiting(run.path) == 0

@@ -9,9 +9,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from es.checkpoint import Counters
 from es.reports.live_view import RunLimits, RunView
 from es.reports.terminal import AsciiConsole
-from es.runs.checkpoint import Counters
 from tests.records import record
 
 BEGAN = Counters(0, 0, 0, 0.0, 500, None, 0.1, 0.05)

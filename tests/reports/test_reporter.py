@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from es import checkpoint as checkpoints
 from es.algorithm.population import Population
 from es.reports.append_only import AppendOnlyFile
 from es.reports.learning_curve import CurvePainter, draw
@@ -14,7 +15,6 @@ from es.reports.one_shot import USUAL, start
 from es.reports.record import describe_population
 from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
-from es.runs import checkpoint as checkpoints
 from es.runs.directory import CURVE, open_new
 from tests.processes import wait_until
 from tests.records import RETURNS, counters_after, events_of, files_of, png, record, write

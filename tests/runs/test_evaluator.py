@@ -5,10 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from es.envs import make_env
-from es.model import flatten
-from es.networks import make_actor
 from es.noise import Stream, derive_seeds
+from es.policy import describe
 from es.reports.terminal import Terminal
 from es.rollouts.rollout import evaluation_seeds, rollout
 from tests.checkpoints import RUN, read, rows, timeless
@@ -22,10 +20,12 @@ def test_the_best_checkpoint_reproduces_its_score(program):
     # Ties: the later. An update's unperturbed episode is played by the parameters before it.
     update = max(index for index, score in enumerate(scores) if score == max(scores))
     assert best.counters.update == update
-    actor = make_actor(best.network)
-    actor.bind(flatten(best.network, best.parameters))
+    assert best.config
+    setup, theta = describe(best.config, best)
+    actor = setup.recipe.make_actor()
+    actor.bind(theta)
     *_, seed = derive_seeds(1, update, Stream.EPISODE, 3)
-    assert rollout(make_env(best.environment), actor, seed, 500).episode_return == max(scores)
+    assert rollout(setup.recipe.make_env(), actor, seed, 500).episode_return == max(scores)
 
 
 def test_of_equal_scores_the_later_is_the_best(program):
@@ -60,8 +60,10 @@ def test_evaluations_decide_on_the_best_checkpoint(program):
     out = program.train("--max-gradient-updates", 6, "--eval-every", 2, "--eval-episodes", 3)
     assert out.count("Evaluation after ") == 3
     best = read(RUN / "best.safetensors")
-    actor, env = make_actor(best.network), make_env(best.environment)
-    actor.bind(flatten(best.network, best.parameters))
+    assert best.config
+    setup, theta = describe(best.config, best)
+    actor, env = setup.recipe.make_actor(), setup.recipe.make_env()
+    actor.bind(theta)
     returns = [
         rollout(env, actor, seed, 500).episode_return
         for seed in islice(evaluation_seeds(1, best.counters.update), 3)
@@ -77,7 +79,8 @@ def test_a_policy_is_evaluated_again_where_scores_no_longer_compare(program):
     _, out, _ = program(*again, "--max-gradient-updates", 3)
     assert "Evaluation after 2 updates: mean 7.00" in out
     best = read(RUN / "best.safetensors")
-    assert (best.counters.best_score, best.settings["max_episode_length"]) == (7.0, 7)
+    assert best.config
+    assert (best.counters.best_score, best.config.max_episode_length) == (7.0, 7)
 
 
 def test_a_batch_that_is_played_in_parts_is_counted_as_one(program, monkeypatch):

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from es.checkpoint import Counters, save
 from es.config import Config
-from es.envs import make_env
-from es.interrupts import Interrupts
-from es.model import flatten
-from es.networks import make_actor
+from es.errors import Interrupts
 from es.noise import Stream, derive_seeds
+from es.policy import describe
 from es.rollouts.rollout import rollout
-from es.runs.checkpoint import Counters, save
 from es.runs.evaluator import Evaluator
 from es.runs.finish import target_due
 from tests.checkpoints import RUN, read, rows, same, same_run, timeless
@@ -190,8 +188,10 @@ def test_the_policys_own_return_is_that_of_a_whole_episode_under_a_moving_cap(pr
     program("--restore", "run", "--workers", 0, "--max-gradient-updates", 2)
     row = rows(Path("run"))[-1]
     assert float(row["episode_length_mean"]) == 20
-    actor, env = make_actor(latest.network), make_env(latest.environment)
-    actor.bind(flatten(latest.network, latest.parameters))
+    assert latest.config
+    setup, theta = describe(latest.config, latest)
+    actor, env = setup.recipe.make_actor(), setup.recipe.make_env()
+    actor.bind(theta)
     *_, seed = derive_seeds(1, 1, Stream.EPISODE, 3)
     assert float(row["unperturbed_return"]) == rollout(env, actor, seed, 200).episode_return
 

@@ -11,8 +11,8 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from es import sweep
 from es.config import Config
-from es.config.sources import complete, read_toml
 from es.errors import UsageError
+from es.settings import read_toml
 from es.sweeps.report import _best_settings
 from es.sweeps.space import fit_space, read_space, trial_settings
 from es.sweeps.study import FRAMES, Sweep
@@ -127,4 +127,4 @@ def test_the_best_settings_hold_a_rate_that_is_no_share_of_the_maximum_speed():
         text = _best_settings(Sweep(given, {}, Path("here"), 1, 1, 0), best, 1)
         assert ("\nlr = " in text) == written
         Path("best.toml").write_text(text)
-        assert complete(read_toml("best.toml")).lr == lr
+        assert Config(**read_toml("best.toml", "")).step_size == lr

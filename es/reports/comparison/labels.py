@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from es.config import Config, flag
-from es.config.sources import deciding
+from es.config import ALGORITHM, Config, flag
 from es.errors import in_one_line
 
 MLP_SETTINGS = ("hidden_sizes", "activation", "obs_norm")
@@ -15,11 +14,12 @@ MLP_SETTINGS = ("hidden_sizes", "activation", "obs_norm")
 
 def identity(config: Config) -> dict[str, Any]:
     """Return the settings that the runs of a group share."""
-    values = {name: getattr(config, name) for name in deciding(config)}
-    values["optimizer"] = config.optimizer_name  # chosen by --optimizer or by --use-adam
+    values = {name: config.effective(name) for name in ALGORITHM}
+    if config.lr_schedule != "constant":  # which depends on the number of updates
+        values["max_gradient_updates"] = config.max_gradient_updates
     values["restore"] = config.restore  # the run that it branched off from
     # The observations decide on the network; --small-net is refused for any other.
-    unneeded = ("seed", "use_adam", "small_net")
+    unneeded = ("seed", "small_net")
     return {name: value for name, value in values.items() if name not in unneeded}
 
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from es.config import Config
-from es.config.sources import CHANGED, read_toml
 from es.errors import UsageError, in_one_line
 from es.noise import DoubleArray
 from es.reports.comparison.labels import identity, label_groups
@@ -20,6 +19,7 @@ from es.reports.tables import (
     smoothing_window,
 )
 from es.runs.directory import EVALUATIONS, PROGRESS, SETTINGS
+from es.settings import CHANGED, read_toml
 
 EXAMPLE = "give a run's directory, such as checkpoints/CartPole-v1"
 WITHOUT_SETTINGS = "runs without settings"
@@ -159,7 +159,7 @@ def _load(directory: Path) -> LoadedRun:
     settings = directory / SETTINGS
     if not settings.exists():
         return LoadedRun(directory, progress, evaluations, None)
-    config = Config(**read_toml(str(settings), ""))
+    config = Config(**read_toml(str(settings), str(settings)))
     changed = settings.read_text("utf-8").startswith(CHANGED)
     return LoadedRun(directory, progress, evaluations, config, changed)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.checkpoints import read, rows
-from tests.config.test_options import learned
+from tests.checkpoints import read, rows, settings
+from tests.test_options import learned
 
 
 def test_an_override_changes_sigma_optimiser_and_momentum(program):
@@ -43,7 +43,7 @@ def test_a_policy_cannot_be_changed_even_on_purpose(program):
         status, _, err = program(*again, "--max-gradient-updates", 3)
         assert status == 2
         assert err.startswith(f"error: {change.split()[0]} ")
-        assert "the policy is made for the checkpoint's" in err
+        assert "The policy was made for the checkpoint's" in err
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_score_of_another_task_is_not_compared_with(program):
     learned(program)
     again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)
     program(*again, "--env-kwargs", "g=30", "--max-gradient-updates", 3)
-    assert read("run/best.safetensors").settings["env_kwargs"] == ["g=30"]
+    assert settings("run/best.safetensors").env_kwargs == ("g=30",)
 
 
 def test_a_rate_that_has_decayed_to_nothing_is_loaded_again(program):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoints import read, rows
+from tests import checkpoints
+from tests.checkpoints import rows
 from tests.processes import ROOT
 
 PLAIN = "tests.nets:Plain"
@@ -57,11 +58,9 @@ def test_it_plays_an_update(program, config):
     (row,) = rows(run)
     most = settings.get("n-max", settings["n"])  # as short as these episodes are
     assert int(row["episodes"]) == most * settings.get("episodes-per-perturbation", 1)
-    checkpoint = read(run / "latest.safetensors")
-    assert checkpoint.settings["env_name"] == ENV_NAMES.get(config.stem, config.stem)
-    given = dict(text.split("=") for text in settings.get("env-kwargs", []))
-    played = checkpoint.environment["kwargs"]
-    assert {name: str(played[name]) for name in given} == given
+    saved = checkpoints.settings(run / "latest.safetensors")
+    assert saved.env_name == ENV_NAMES.get(config.stem, config.stem)
+    assert saved.env_kwargs == tuple(settings.get("env-kwargs", []))
 
 
 @pytest.mark.parametrize(

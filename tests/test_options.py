@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from es.config import FIELDS, flag
-from es.config.option import LIMIT
+from es.config import FIELDS, LIMIT, MOST, flag
 from tests.checkpoints import read, rows, same, same_run, timeless
 
 PENDULUM = "--env-name Pendulum-v1 --max-episode-length 30 --hidden-sizes 8"
@@ -173,13 +172,11 @@ def test_the_progress_shows_scheduled_rates_and_decayed_sigma(program):
 def test_a_run_with_the_greatest_whole_numbers_is_loaded_again(program):
     names = [name for name, field in FIELDS.items() if field.metadata["check"] == LIMIT]
     assert len(names) == 7
-    assert LIMIT.bounds
-    most = int(LIMIT.bounds[1])
-    options = [word for name in (*names, "seed") for word in (flag(name), most)]
+    options = [word for name in (*names, "seed") for word in (flag(name), MOST)]
     ending = ("--target-return", "-1e30", "--eval-episodes", 1)
     program.train(*options, *ending, "--run-dir", "run")
     saved = read("run/latest.safetensors")
-    assert {saved.settings[name] for name in (*names, "seed")} == {most}
+    assert {getattr(saved.config, name) for name in (*names, "seed")} == {MOST}
     assert program("--restore", "run/latest.safetensors")[1].startswith("Finished already")
     assert program("--config", "run/config.toml", "--run-dir", "again")[0] == 0
     assert same_run(read("again/latest.safetensors"), saved)

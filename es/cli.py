@@ -1,0 +1,119 @@
+"""The command line: python main.py --help."""
+
+import gc
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from es import __version__, settings
+from es.checkpoint import Checkpoint, find_all
+from es.config import Config
+from es.errors import Interrupts, execute, in_one_line
+from es.kernels import TELL
+from es.reports import NO_CURVE, one_shot
+from es.rollouts.processes import (
+    PRELOAD,
+    limit_threads,
+    modules_for_workers,
+    search_last,
+    start_forkserver,
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a command line; return the exit status."""
+    gc.set_threshold(100_000)  # the import of torch alone collects 374 times else
+    return execute(partial(run, argv))
+
+
+def run(argv: Sequence[str], interrupts: Interrupts) -> int:
+    """Resolve the settings, then train, test or export; raise RunError."""
+    given = settings.from_argv(argv)
+    if given.get("version"):
+        print(f"es {__version__}")
+        return 0
+    if given.get("list_envs") is not None:
+        return _list_envs(given["list_envs"])
+    file = settings.read_config(given)
+    chosen = {**file, **given}
+    loud = not chosen.get("silent") and not chosen.get("json")
+    if loud:
+        os.environ[TELL] = "1"
+    restore = chosen.get("restore")
+    if restore and loud:
+        _say(f"Loading {restore} ...")  # before torch is imported, which takes seconds
+    if restore and given.get("test"):
+        from es import test
+
+        paths = find_all(restore)
+        loaders = [partial(_resolve, {**given, "restore": path}, file) for path in paths]
+        return test.test(loaders, interrupts, several=os.path.isdir(restore))
+    config, checkpoint = _resolve(given, file)
+    if not restore:
+        from es.envs import require_env
+
+        require_env(config.env_name)
+        if loud:
+            if "env_name" not in chosen:
+                _say(
+                    f"No --env-name given: training {config.env_name}, which takes hours. "
+                    "Try --env-name CartPole-v1."
+                )
+            _say(_first_line(config))
+    if config.export:
+        from es import export
+
+        return export.export(config, checkpoint, interrupts)
+    from es import train
+
+    return train.train(config, checkpoint, interrupts).status
+
+
+def prepare(config: Config, *, preload: Sequence[str] = (), picture: bool = True) -> None:
+    """Start what a training with these settings needs, beside this process's own imports.
+
+    The fork server imports the modules of the workers, the simulator and `preload`. Another process
+    imports what draws the learning curve, if there is to be a picture.
+    """
+    limit_threads()
+    if config.user_modules:
+        search_last()
+    if config.action != "train":
+        return
+    if (config.workers != 0 or preload) and config.ray is None:
+        os.environ[PRELOAD] = config.env_name
+        start_forkserver([*modules_for_workers(config.net), *preload])
+    if picture and not os.environ.get(NO_CURVE):
+        with suppress(OSError):  # then the picture is drawn later
+            one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
+
+
+def _resolve(given: dict[str, Any], file: dict[str, Any]) -> tuple[Config, Checkpoint | None]:
+    config, checkpoint = settings.resolve(given, file)
+    prepare(config)
+    return config, checkpoint
+
+
+def _list_envs(words: Sequence[str]) -> int:
+    limit_threads()
+    if words:  # one may be a module in the current folder
+        search_last()
+    from es.environments.catalogue import show
+    from es.envs import describe_env, make_env
+
+    return show(words, lambda name: make_env(describe_env(name)), settings.tuned_settings())
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # the run's console tells if its output is lost
+        print(in_one_line(line), flush=True)
+
+
+def _first_line(config: Config) -> str:
+    """Return what begins, as far as the settings tell before anything is loaded."""
+    workers = config.n + 1 if config.workers is None else config.workers
+    where = f"ray: {config.ray}" if config.ray else f"workers: {workers}"
+    network = f"{config.net}, " if config.net else "MLP, " if config.small_net else ""
+    return f"Training {config.env_name} ({network}{where}): starting ..."

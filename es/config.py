@@ -1,0 +1,770 @@
+"""Every setting: its default, help text and check, and the rules between settings.
+
+Nothing heavy is imported here, so that `--help` answers at once.
+"""
+
+import ast
+import dataclasses
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import filterfalse
+from pathlib import PurePath
+from typing import Any, Literal, NamedTuple
+
+from es.errors import UsageError, suggest
+
+MOST = 2**53  # up to which whole numbers are the same in JSON, TOML and TensorBoard's floats
+LONGEST = 100  # characters of a value in a message
+
+
+class Check(NamedTuple):
+    """A condition on a value, and the words for it in a message."""
+
+    passes: Callable[[Any], bool]
+    words: str
+
+
+class Rule(NamedTuple):
+    """A rule between settings.
+
+    broken: whether these break it. message: of the error. settings: the fields that take part.
+    yielding: those that a higher layer takes back from lower ones when it sets another.
+    """
+
+    broken: bool
+    message: str
+    settings: tuple[str, ...]
+    yielding: tuple[str, ...] = ()
+
+
+def between(low: float, high: float) -> Check:
+    """Return the check of a range, both ends included."""
+    return Check(lambda value: low <= value <= high, f"must be from {low:,} to {high:,}")
+
+
+def is_assignment(word: str) -> bool:
+    """Return whether a word is KEY=VALUE."""
+    return "=" in word and word.partition("=")[0].isidentifier()
+
+
+def is_callable_name(word: str) -> bool:
+    """Return whether a word is MODULE:NAME."""
+    return re.fullmatch(r"[^\W\d][\w.]*:[^\W\d]\w*", word) is not None
+
+
+POSITIVE = Check(lambda value: value > 0, "must be above 0")
+SEED, LIMIT = between(0, MOST), between(1, MOST)
+BATCH, COUNT, BINS = between(2, 10**6), between(1, 10**6), between(2, 65_536)
+REPEATS, NOOPS = between(1, 1000), between(0, 1000)
+PROBABILITY, FRACTION = between(0, 1), between(1e-6, 1)
+AMOUNT, SCALE, STRENGTH = between(-1e30, 1e30), between(1e-30, 1e30), between(0, 1e30)
+BELOW_ONE = Check(lambda value: 0 <= value < 1, "must be 0 or more and below 1")
+NOT_EMPTY = Check(lambda value: bool(value.strip()), "must not be empty")
+WIDTHS = Check(
+    lambda value: len(value) <= 100 and all(1 <= width <= 65_536 for width in value),
+    "must be the units of at most 100 layers, each from 1 to 65536, or nothing for a linear policy",
+)
+ASSIGNMENTS = Check(
+    lambda value: all(map(is_assignment, value)),
+    "must be arguments, such as gravity=-9.0 continuous=True",
+)
+MODULE_CLASS = Check(is_callable_name, "must be MODULE:CLASS, such as my_networks:Policy")
+WRAPPERS = Check(
+    lambda value: (
+        not value
+        or (
+            is_callable_name(value[0])
+            and all(map(is_callable_name, filterfalse(is_assignment, value)))
+        )
+    ),
+    "must be MODULE:CALLABLE and its arguments, such as gymnasium.wrappers:FilterObservation "
+    "\"filter_keys=['image']\"",
+)
+ASCENDING = Check(
+    lambda value: not value or (len(value) == 2 and -1e30 <= value[0] < value[1] <= 1e30),
+    "must be two numbers, the lower one first, such as -1 1",
+)
+RAY = Check(
+    lambda value: re.fullmatch(r"auto|local|[\w.-]+:\d{1,5}", value) is not None,
+    "must be 'auto', 'local' or HOST:PORT of a cluster that this machine belongs to",
+)
+VIDEO = Check(
+    lambda value: value.lower().endswith((".mp4", ".gif")),
+    "must be a file whose name ends in .mp4 or .gif",
+)
+EXPORT = Check(
+    lambda value: bool(value.strip()) and PurePath(value).suffix in ("", ".onnx", ".pt2"),
+    "must be a file whose name ends in .onnx or .pt2, or has no ending, for both",
+)
+WORKERS = Check(
+    lambda value: value == "auto" or 0 <= value <= 100_000,
+    "must be 'auto', 0 (no worker processes) or the number of processes, at most 100000",
+)
+
+
+def option(
+    default: Any,
+    help: str,  # noqa: A002 (the word that argparse uses)
+    check: Check | None = None,
+    *,
+    group: str,
+    name: str | None = None,
+    shown: str | None = None,
+    algorithm: bool = False,
+    saved: bool = True,
+) -> Any:
+    """Return a field of `Config`.
+
+    check: of values other than None. name: of the flag, where it is not the field's with hyphens.
+    shown: the default in words. algorithm: whether the setting decides on the result, so that a
+    resumed run keeps it. saved: whether it belongs to the run, not to one command alone.
+    """
+    metadata = {
+        "group": group, "help": help, "check": check, "name": name, "shown": shown,
+        "algorithm": algorithm, "saved": saved,
+    }  # fmt: skip
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+task = partial(option, group="task", algorithm=True)
+policy = partial(option, group="policy", algorithm=True)
+algorithm = partial(option, group="algorithm", algorithm=True)
+ending = partial(option, group="ending")
+evaluation = partial(option, group="evaluation")
+run = partial(option, group="run")
+watching = partial(option, group="watching", saved=False)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Train control policies with Evolution Strategies, or play a trained one."""
+
+    env_name: str = task("PongDeterministic-v4", "Gymnasium environment id.", NOT_EMPTY)
+    env_kwargs: tuple[str, ...] = task(
+        (), "Arguments of the environment, such as continuous=True.", ASSIGNMENTS, shown="none"
+    )
+    env_wrapper: tuple[str, ...] = task(
+        (),
+        "Wrapper of the environment, MODULE:CALLABLE and its arguments, such as "
+        "gymnasium.wrappers:FilterObservation filter_keys=['image']. Repeat it for more, the "
+        "innermost first.",
+        WRAPPERS,
+        shown="none",
+    )
+    max_episode_length: int = task(100_000, "Steps per episode at most.", LIMIT)
+    training_ep_len: int | None = task(
+        None,
+        "Steps of a training episode at most. Episodes of the unperturbed policy and evaluations "
+        "go on.",
+        LIMIT,
+        shown="--max-episode-length",
+    )
+    variable_ep_len: bool = task(
+        False,
+        "After each update, cap training episodes at twice the batch's mean length. Those of the "
+        "unperturbed policy go on.",
+    )
+    adaptive_ep_len: bool = task(
+        False,
+        "Cap training episodes at twice the mean length so far, and raise the cap by half when "
+        "many reach it. Episodes of the unperturbed policy go on.",
+    )
+    frame_skip: int | None = task(
+        None,
+        "Repeat each action for this many steps (of an Atari game: frames).",
+        REPEATS,
+        shown="1; Atari games have their own",
+    )
+    noop_max: int = task(0, "Atari: begin episodes with up to this many random no-ops.", NOOPS)
+    fire_reset: bool = task(False, "Atari: begin each life with FIRE and the action after it.")
+    sticky_actions: float | None = task(
+        None,
+        "Atari: probability that the emulator repeats the previous action.",
+        PROBABILITY,
+        shown="the game's own",
+    )
+    reward_shift: float = task(
+        0.0, "Subtract this from each step's reward in training, such as an alive bonus.", AMOUNT
+    )
+    reward_clip: tuple[float, ...] = task(
+        (),
+        "Clip each step's reward to LOW HIGH in training. Scores stay the task's.",
+        ASCENDING,
+        shown="off",
+    )
+
+    small_net: bool = policy(False, "Use the small MLP instead of the Convnet-LSTM.")
+    net: str | None = policy(
+        None, "Custom network, a torch.nn.Module: MODULE:CLASS.", MODULE_CLASS, shown="none"
+    )
+    net_kwargs: tuple[str, ...] = policy(
+        (), "Arguments of --net, such as width=64.", ASSIGNMENTS, shown="none"
+    )
+    hidden_sizes: tuple[int, ...] = policy(
+        (64, 64), "Units of the MLP's hidden layers. Nothing for a linear policy.", WIDTHS
+    )
+    activation: Literal["selu", "tanh", "relu"] = policy(
+        "selu", "Activation of the MLP's hidden layers."
+    )
+    obs_norm: bool = policy(
+        False, "Normalise observations by their running mean and standard deviation (MLP)."
+    )
+    obs_clip: float = policy(
+        5.0, "Clip normalised observations at this many standard deviations. 0: no clip.", STRENGTH
+    )
+    obs_std_floor: float = policy(
+        0.0, "Smallest standard deviation that observations are divided by.", STRENGTH
+    )
+    squash: Literal["tanh", "clip"] = policy(
+        "tanh",
+        "How outputs become continuous actions: tanh scaled to their bounds, or clipped to them.",
+    )
+    vbn: bool = policy(False, "Virtual batch normalisation (Convnet-LSTM).")
+    action_bins: int | None = policy(
+        None,
+        "Choose continuous actions among this many evenly spaced values per dimension.",
+        BINS,
+        shown="off",
+    )
+    init: Literal["torch", "zero"] = policy(
+        "torch", "First parameters: torch's default initialisation, or zero (linear policies)."
+    )
+    sample_actions: bool = policy(
+        False, "Draw discrete actions by the softmax of the outputs, instead of the largest."
+    )
+    action_noise: float = policy(
+        0.0,
+        "Standard deviation of noise on continuous actions in training, in their own units.",
+        STRENGTH,
+    )
+
+    n: int = algorithm(
+        40, "Batch size: perturbations per update (even, for mirrored pairs).", BATCH
+    )
+    frames_per_update: int | None = algorithm(
+        None,
+        "Ask for further perturbations until an update's episodes have this many steps.",
+        between(1, 10**12),
+        shown="off",
+    )
+    n_max: int | None = algorithm(
+        None,
+        "Perturbations per update at most, with --frames-per-update.",
+        BATCH,
+        shown="ten times --n",
+    )
+    sigma: float = algorithm(0.05, "Standard deviation of the perturbations.", SCALE)
+    sigma_decay: float = algorithm(1.0, "Factor of sigma after each update.", FRACTION)
+    sigma_min: float | None = algorithm(
+        None, "Lower limit of --sigma-decay.", SCALE, shown="no limit"
+    )
+    sigma_adapt: bool = algorithm(False, "Adapt a sigma for each parameter, as PGPE does.")
+    sigma_lr: float = algorithm(0.1, "Learning rate of --sigma-adapt.", SCALE)
+    lr: float | None = algorithm(
+        None, "Learning rate.", SCALE, shown="0.1; with clipup 3/4 of --max-speed"
+    )
+    lr_decay: float = algorithm(1.0, "Factor of the learning rate after each update.", SCALE)
+    lr_schedule: Literal["constant", "linear", "cosine"] = algorithm(
+        "constant", "Course of the learning rate, down to 0 after --max-gradient-updates."
+    )
+    optimizer: Literal["sgd", "adam", "adamw", "clipup"] | None = algorithm(
+        None, "Optimiser that takes the step.", shown="sgd"
+    )
+    use_adam: bool = algorithm(False, "The same as --optimizer adam.", name="useAdam")
+    momentum: float = algorithm(0.0, "Momentum of --optimizer sgd.", BELOW_ONE)
+    max_speed: float | None = algorithm(
+        None, "Longest step of --optimizer clipup.", SCALE, shown="none"
+    )
+    weight_decay: float = algorithm(
+        0.0, "Weight decay: L2 in the gradient, decoupled with adamw and clipup.", STRENGTH
+    )
+    sampling: Literal["antithetic", "gaussian"] = algorithm(
+        "antithetic", "Mirrored pairs of perturbations, or independent ones."
+    )
+    shaping: Literal["nes", "centered-rank", "normalized", "raw"] = algorithm(
+        "nes", "Fitness shaping: how returns become utilities."
+    )
+    top_directions: int | None = algorithm(
+        None,
+        "Use only this many pairs, those with the best better member.",
+        COUNT,
+        shown="all",
+    )
+    episodes_per_perturbation: int = algorithm(
+        1, "Episodes of each perturbation, whose mean return counts.", COUNT
+    )
+    episode_seeding: Literal["pair", "update", "independent"] = algorithm(
+        "pair",
+        "Which perturbations play the same episodes: both of a pair, all of an update, or none.",
+    )
+    param_fraction: float = algorithm(
+        1.0, "Each perturbation changes this fraction of the parameters.", FRACTION
+    )
+    seed: int | None = algorithm(
+        None,
+        "Seed of everything random. With --test: of the episodes.",
+        SEED,
+        shown="drawn, printed and saved; with --test: the run's evaluation episodes",
+    )
+
+    max_gradient_updates: int = ending(
+        100_000, "Updates at most, counted from the run's first.", LIMIT
+    )
+    max_frames: int | None = ending(
+        None,
+        "End after this many steps of perturbed episodes, counted from the run's first.",
+        LIMIT,
+        shown="no limit",
+    )
+    max_minutes: float | None = ending(
+        None,
+        "End after this many minutes of training, including those before a --restore.",
+        POSITIVE,
+        shown="no limit",
+    )
+    target_return: float | None = ending(
+        None,
+        "End as soon as the policy's mean return over --eval-episodes reaches this.",
+        AMOUNT,
+        shown="none",
+    )
+
+    eval_episodes: int = evaluation(20, "Episodes of one evaluation.", COUNT)
+    eval_every: int | None = evaluation(
+        None,
+        "Evaluate every K updates. The evaluation then decides on best.safetensors.",
+        LIMIT,
+        shown="off",
+    )
+
+    workers: int | Literal["auto"] | None = run(
+        None,
+        "Worker processes. 'auto': one per core. 0: play in this process.",
+        WORKERS,
+        shown="one per perturbation and one for the unperturbed parameters",
+    )
+    rollout_timeout: float | None = run(
+        None,
+        "Replace a worker process whose episode takes longer than this many seconds.",
+        POSITIVE,
+        shown="off",
+    )
+    ray: str | None = run(
+        None,
+        "Play on a Ray cluster: HOST:PORT, 'auto' (the cluster of this machine) or 'local' (a Ray "
+        "started here). --workers is then per node.",
+        RAY,
+        shown="off",
+        saved=False,
+    )
+    ray_timeout: float = run(
+        120.0,
+        "End when the cluster has had no worker for this many seconds.",
+        POSITIVE,
+        saved=False,
+    )
+    run_dir: str | None = run(
+        None, "Directory of the run.", NOT_EMPTY, shown="checkpoints/<env-name>"
+    )
+    save_every: int | None = run(
+        None, "Also keep update-<K>.safetensors every K updates.", LIMIT, shown="off"
+    )
+    video_every: int | None = run(
+        None, "Record an episode of the policy every K updates, into videos/.", LIMIT, shown="off"
+    )
+    wandb: bool = run(
+        False, "Report to Weights & Biases, too (WANDB_MODE=offline: no network).", saved=False
+    )
+    silent: bool = run(
+        False, "Print nothing but errors and the last line (with --test: the summary)."
+    )
+    log_every: float = run(
+        1.0,
+        "Without a terminal, print a line of figures at most every SECONDS. 0: a full block per "
+        "update.",
+        between(0, 10**6),
+        saved=False,
+    )
+    config: str | None = run(
+        None,
+        "TOML file with settings, or the name of a shipped one, such as CartPole-v1. Flags "
+        "override it. Its target holds for its own --env-name.",
+        shown="none",
+        saved=False,
+    )
+    restore: str = run("", "Checkpoint to start from, or the directory of a run.", shown="none")
+    override: bool = run(False, "Let flags change a restored run's algorithm settings.")
+    trust: bool = run(
+        False,
+        "Import the modules that the checkpoint names: its environment, wrappers and network.",
+        saved=False,
+    )
+
+    test: bool = watching(False, "Play the restored policy instead of training.")
+    episodes: int | None = watching(
+        None,
+        "Episodes to play with --test.",
+        COUNT,
+        shown="until the window closes; 10 with --no-render; 1 with --video",
+    )
+    no_render: bool = watching(False, "With --test: open no window.")
+    greedy: bool = watching(
+        False, "With --test: play the largest outputs of a policy that draws its actions."
+    )
+    video: str | None = watching(
+        None, "With --test: record the episodes as this .mp4 or .gif.", VIDEO, shown="none"
+    )
+    json: bool = watching(False, "With --test: print one line of JSON. Implies --no-render.")
+    stochastic_start: int | None = watching(
+        None,
+        "With --test: begin episodes with up to this many no-ops (Atari) or random actions.",
+        REPEATS,
+        shown="off",
+    )
+    export: str | None = watching(
+        None,
+        "Write the restored policy as a file that needs nothing of this program: .onnx, .pt2 (both "
+        "if the name has no ending).",
+        EXPORT,
+        shown="off",
+    )
+    list_envs: tuple[str, ...] | None = watching(
+        None,
+        "List the names of all environments, or those that contain one of these words or are of a "
+        "module (MODULE:) with their spaces, then end.",
+        shown="off",
+    )
+    version: bool = watching(False, "Print the version, then end.")
+
+    @property
+    def action(self) -> str:
+        """Return what is done: train, test or export."""
+        return "test" if self.test else "export" if self.export else "train"
+
+    @property
+    def optimizer_name(self) -> Literal["sgd", "adam", "adamw", "clipup"]:
+        """Return the optimiser, by whichever flag it was chosen."""
+        return self.optimizer or ("adam" if self.use_adam else "sgd")
+
+    @property
+    def step_size(self) -> float:
+        """Return the learning rate: --lr, or its default for the optimiser."""
+        if self.lr is not None:
+            return self.lr
+        return 0.75 * self.max_speed if self.max_speed else 0.1
+
+    @property
+    def n_most(self) -> int:
+        """Return how many perturbations an update has at most."""
+        return (self.n_max or 10 * self.n) if self.frames_per_update else self.n
+
+    @property
+    def training_cap(self) -> int:
+        """Return the step limit of the first training episodes."""
+        return min(self.training_ep_len or self.max_episode_length, self.max_episode_length)
+
+    @property
+    def user_modules(self) -> dict[str, tuple[str, ...]]:
+        """Return the settings that name modules of the user's, by field, as words."""
+        wrappers = filter(is_callable_name, self.env_wrapper)
+        wrapped = any(not word.startswith("gymnasium.wrappers:") for word in wrappers)
+        words = {
+            "env_name": (self.env_name,) if ":" in self.env_name else (),
+            "env_wrapper": self.env_wrapper if wrapped else (),
+            "net": (self.net,) if self.net else (),
+        }
+        return {name: named for name, named in words.items() if named}
+
+    @property
+    def flags_to_restore(self) -> list[str]:
+        """Return the flags that a command needs beside --restore to play this run.
+
+        What a script has defined is in no module yet: MODULE stands for that.
+        """
+        flags = ["--trust"] if self.user_modules else []
+        for name, words in self.user_modules.items():
+            if any(word.startswith("__main__:") for word in words):
+                flags += [flag(name), *(word.replace("__main__:", "MODULE:") for word in words)]
+        return flags
+
+    def effective(self, name: str) -> Any:
+        """Return a setting, as far as it counts: settings with the same effect are equal."""
+        if name == "optimizer":
+            return self.optimizer_name
+        return self.step_size if name == "lr" else getattr(self, name)
+
+    def hyperparameters(self) -> dict[str, bool | float | str | None]:
+        """Return the settings of the algorithm as cells of a table, for comparing runs."""
+        values = {name: self.effective(name) for name in ALGORITHM}
+        return {n: shown(v) if isinstance(v, tuple) else v for n, v in values.items()}
+
+    def saved(self) -> dict[str, Any]:
+        """Return the settings that belong to the run, by field name, without unset ones."""
+        values = {f.name: getattr(self, f.name) for f in FIELDS.values() if f.metadata["saved"]}
+        values["lr"] = self.step_size
+        if not self.restore:
+            values.pop("override")  # or the file could override another run's settings
+        return {name: value for name, value in values.items() if value not in (None, "")}
+
+    def check(self) -> None:
+        """Raise UsageError, with flag, value and remedy, for the first setting that is wrong."""
+        for name, field in FIELDS.items():
+            check_value(flag(name), getattr(self, name), field.metadata["check"])
+        for rule in self.broken_rules():
+            raise UsageError(rule.message)
+
+    def broken_rules(self) -> Iterator[Rule]:
+        """Yield the rules between settings that are broken."""
+        mirrored = self.sampling == "antithetic"
+        optimizer = ("optimizer", "use_adam")
+        caps = ("training_ep_len", "variable_ep_len", "adaptive_ep_len")
+        of_pairs, refused = ("top_directions", "sigma_adapt"), ("top_directions", "param_fraction")
+        for_test = [name for name in FOR_TEST if getattr(self, name) not in (None, False)]
+        rules = (
+            Rule(
+                mirrored and self.n % 2 == 1,
+                f"--n {self.n} must be even, or give --sampling gaussian",
+                ("n", "sampling"),
+            ),
+            Rule(
+                self.use_adam and self.optimizer not in (None, "adam"),
+                f"--useAdam contradicts --optimizer {self.optimizer}. Give one of them",
+                optimizer,
+                yielding=optimizer,
+            ),
+            Rule(
+                (self.optimizer_name == "clipup") != (self.max_speed is not None),
+                "--optimizer clipup and --max-speed, its longest step, belong together. Give both",
+                ("max_speed", *optimizer),
+                yielding=("max_speed",),
+            ),
+            Rule(
+                not mirrored and (self.sigma_adapt or self.top_directions is not None),
+                "--top-directions and --sigma-adapt compare pairs, and --sampling gaussian has "
+                "none. Remove one",
+                (*of_pairs, "sampling"),
+                yielding=of_pairs,
+            ),
+            Rule(
+                self.sigma_adapt and (self.top_directions is not None or self.param_fraction < 1),
+                "--sigma-adapt compares all pairs in every parameter. Remove --top-directions and "
+                "--param-fraction",
+                (*refused, "sigma_adapt"),
+                yielding=(*refused, "sigma_adapt"),
+            ),
+            Rule(
+                mirrored and (self.top_directions or 0) > self.n // 2,
+                f"--top-directions {self.top_directions} must be at most half of --n {self.n}, the "
+                "number of pairs",
+                ("top_directions", "n"),
+            ),
+            Rule(
+                (self.sigma_min or 0) > self.sigma,
+                f"--sigma-min {self.sigma_min} must be at most --sigma {self.sigma}",
+                ("sigma_min", "sigma"),
+            ),
+            Rule(
+                self.n_max is not None
+                and (self.n_max < self.n or (mirrored and self.n_max % 2 == 1)),
+                f"--n-max {self.n_max} must be at least --n {self.n}, and even for mirrored pairs",
+                ("n_max", "n", "sampling"),
+            ),
+            Rule(
+                self.init == "zero" and bool(self.hidden_sizes),
+                "--init zero applies only to linear policies. Give --hidden-sizes without numbers",
+                ("init", "hidden_sizes"),
+                yielding=("init",),
+            ),
+            Rule(
+                sum(getattr(self, name) not in (None, False) for name in caps) > 1,
+                "--training-ep-len, --variable-ep-len and --adaptive-ep-len choose the same cap. "
+                "Give one of them",
+                caps,
+                yielding=caps,
+            ),
+            Rule(
+                self.ray is not None and self.workers == 0,
+                f"--ray {self.ray} plays on a cluster, --workers 0 in this process. Give one of "
+                "them",
+                ("ray", "workers"),
+                yielding=("workers",),
+            ),
+            Rule(
+                self.action != "train" and not self.restore,
+                f"--{self.action} needs --restore CHECKPOINT, the policy to play",
+                ("test", "export"),
+            ),
+            Rule(
+                self.test and self.export is not None,
+                f"--test and --export {self.export} are two commands. Give one of them",
+                ("test", "export"),
+            ),
+            Rule(
+                bool(for_test) and not self.test,
+                f"{' '.join(map(flag, for_test))} applies only to --test. Give both",
+                FOR_TEST,
+            ),
+        )
+        return (rule for rule in rules if rule.broken)
+
+
+FOR_TEST = ("episodes", "no_render", "greedy", "video", "json", "stochastic_start")
+OF_OUR_NETWORKS = ("small_net", "hidden_sizes", "activation", "init", "vbn")  # not for --net
+FIELDS = {field.name: field for field in dataclasses.fields(Config)}
+TYPES = typing.get_type_hints(Config)
+ALGORITHM = [
+    name for name, field in FIELDS.items() if field.metadata["algorithm"] and name != "use_adam"
+]
+KIND_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    types.NoneType: "None",
+}
+OTHER_NAMES = {  # of other trainers' flags
+    "env": "env_name", "env_id": "env_name", "learning_rate": "lr", "step_size": "lr",
+    "popsize": "n", "population_size": "n", "batch_size": "n", "noise_std": "sigma",
+    "total_timesteps": "max_frames", "iterations": "max_gradient_updates",
+    "generations": "max_gradient_updates", "n_envs": "workers", "num_workers": "workers",
+    "logdir": "run_dir", "checkpoint": "restore", "resume": "restore",
+    "policy_kwargs": "net_kwargs",
+}  # fmt: skip
+
+
+def flag(name: str) -> str:
+    """Return a field's flag: `lr_decay` -> `--lr-decay`."""
+    return "--" + (FIELDS[name].metadata["name"] or name.replace("_", "-"))
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is written after its flag."""
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def flag_with_value(name: str, value: Any) -> str:
+    """Return a setting as on a command line: `--lr 0.1`, `--small-net`."""
+    return flag(name) if value is True else f"{flag(name)} {shown(value)}"
+
+
+def check_value(name: str, value: Any, check: Check | None) -> None:
+    """Raise UsageError, with `name`, if a value is not finite or does not pass its check."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{name} {value} must be a finite number")
+    if value is not None and check is not None and not check.passes(value):
+        text = shown(value) if isinstance(value, tuple) else repr(value)
+        text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+        raise UsageError(f"{name} {text} {check.words}")
+
+
+def alternatives(kind: Any) -> tuple[Any, ...]:
+    """Return the types that a field's type is the union of."""
+    is_union = typing.get_origin(kind) in (types.UnionType, typing.Union)
+    return typing.get_args(kind) if is_union else (kind,)
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Return whether a value of TOML, JSON or Python is of a field's type."""
+    if len(kinds := alternatives(kind)) > 1:
+        return any(fits(value, each) for each in kinds)
+    if typing.get_origin(kind) is Literal:
+        return isinstance(value, str) and value in typing.get_args(kind)
+    if typing.get_origin(kind) is tuple:
+        item = typing.get_args(kind)[0]
+        return isinstance(value, tuple) and all(fits(each, item) for each in value)
+    return type(value) is kind or (kind is float and type(value) is int and abs(value) < 2**1000)
+
+
+def kind_in_words(kind: Any) -> str:
+    """Return what values of a field's type are, for a message."""
+    if len(kinds := alternatives(kind)) > 1:
+        return " or ".join(kind_in_words(each) for each in kinds if each is not types.NoneType)
+    if typing.get_origin(kind) is Literal:
+        choices = typing.get_args(kind)
+        return f"one of {', '.join(choices)}" if len(choices) > 1 else repr(choices[0])
+    if typing.get_origin(kind) is tuple:
+        words = kind_in_words(typing.get_args(kind)[0]).removeprefix("a ")
+        return f"a list of {words}s"
+    return KIND_WORDS[kind]
+
+
+def typed(name: str, value: Any) -> Any:
+    """Return a value of TOML, JSON or Python as a field has it; raise ValueError, in words."""
+    kind = TYPES[name]
+    value = tuple(value) if isinstance(value, list) else value
+    if not fits(value, kind):
+        raise ValueError(f"must be {kind_in_words(kind)}")
+    if isinstance(value, tuple):
+        floats = any(float in typing.get_args(each) for each in alternatives(kind))
+        return tuple(map(float, value)) if floats else value
+    is_float = type(value) is int and int not in alternatives(kind)
+    return float(value) if is_float else value
+
+
+def field_names(keys: Mapping[str, Any], source: str) -> dict[str, str]:
+    """Return the field of each key, which is spelled as the flag or as the field.
+
+    Raise UsageError, with `source`, for an unknown key, or two of the same field.
+    """
+    known = {word: name for name in FIELDS for word in (flag(name)[2:], name)}
+    keys_of: dict[str, str] = {}
+    for key in keys:
+        if key not in known:
+            raise UsageError(f"{source}: unknown setting {key!r}{suggest_setting(key)}")
+        if (other := keys_of.setdefault(known[key], key)) != key:
+            raise UsageError(f"{source}: {other} and {key} are the same setting. Remove one")
+    return {key: name for name, key in keys_of.items()}
+
+
+def suggest_setting(word: str) -> str:
+    """Return the end of a message that suggests the setting which an unknown name means, or ""."""
+    name = word.replace("-", "_")
+    if name in OTHER_NAMES:
+        return f"; did you mean {OTHER_NAMES[name]}?"
+    return suggest(name, FIELDS)
+
+
+def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return settings by field name, from keys spelled as flags or as fields.
+
+    Raise UsageError, with `source`, as `field_names` does, or for a value of the wrong type.
+    """
+    values: dict[str, Any] = {}
+    for key, name in field_names(settings, source).items():
+        try:
+            values[name] = typed(name, settings[key])
+        except ValueError as error:
+            text = f"{settings[key]!r:.{LONGEST}}"
+            raise UsageError(f"{source}: {key} = {text} {error}") from error
+    return values
+
+
+def read_assignments(assignments: Sequence[str]) -> dict[str, Any]:
+    """Return the values of KEY=VALUE words by key, read as Python or JSON, or else as strings."""
+    return dict(map(_read_assignment, assignments))
+
+
+def read_wrappers(words: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what --env-wrapper names: {"name": "MODULE:CALLABLE", "kwargs": {...}} each."""
+    starts = [place for place, word in enumerate(words) if is_callable_name(word)]
+    return [
+        {"name": words[start], "kwargs": read_assignments(words[start + 1 : stop])}
+        for start, stop in zip(starts, [*starts[1:], len(words)], strict=True)
+    ]
+
+
+def _read_assignment(assignment: str) -> tuple[str, Any]:
+    key, _, text = assignment.partition("=")
+    for parse in (ast.literal_eval, json.loads):
+        with suppress(Exception):  # literal_eval raises many kinds
+            value = parse(text)
+            json.dumps(value, allow_nan=False)  # plain types only, since a checkpoint holds it
+            return key, value
+    return key, text

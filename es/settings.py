@@ -1,0 +1,472 @@
+"""Where settings come from: flags, keywords, a TOML file, a checkpoint. Each gives a plain dict.
+
+`resolve` joins them to a `Config`: the checkpoint's settings, under the file's, under the flags or
+keywords.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import json
+import os
+import re
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from es import checkpoint as checkpoints
+from es.checkpoint import Checkpoint
+from es.config import (
+    ALGORITHM,
+    FIELDS,
+    OF_OUR_NETWORKS,
+    OTHER_NAMES,
+    TYPES,
+    Config,
+    alternatives,
+    check_value,
+    flag,
+    flag_with_value,
+    from_mapping,
+    kind_in_words,
+    shown,
+)
+from es.errors import RunError, UsageError, command, in_one_line, program, suggest
+
+PACKAGE = Path(__file__).resolve().parent
+# Installed, the tuned settings lie in the package. In a checkout, they lie beside it.
+CONFIGS = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
+TITLE = "# The settings of this run: repeat it with --config and this file."
+CHANGED = "# The last settings of this run, which do not repeat it. Before, it had others:"
+SETTINGS_OF_ENVIRONMENT = (
+    "env_name", "env_kwargs", "env_wrapper", "frame_skip", "noop_max", "fire_reset",
+    "sticky_actions",
+)  # fmt: skip
+SETTINGS_OF_SCORES = (
+    *SETTINGS_OF_ENVIRONMENT, "max_episode_length", "episodes_per_perturbation", "sample_actions"
+)  # fmt: skip
+SETTINGS_OF_POLICY = (
+    "net", "net_kwargs", "hidden_sizes", "activation", "obs_norm", "vbn", "action_bins", "squash"
+)  # fmt: skip
+OBJECTS = ("env_name", "env_wrapper", "net")  # keywords that take classes and functions, too
+KEYWORDS = [name for name, field in FIELDS.items() if field.metadata["group"] != "watching"]
+REPEATABLE = ("env_kwargs", "env_wrapper", "net_kwargs")  # given twice, both lists count
+GYMNASIUM_WRAPPERS = "gymnasium.wrappers"
+
+
+# ---- flags ----
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are UsageErrors."""
+
+    def __init__(self, tool: str, description: str) -> None:
+        words = program(tool)
+        name = Path(words[-1]).name if words[-1].endswith(".py") else " ".join(words)
+        super().__init__(
+            prog=name,
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            argument_default=argparse.SUPPRESS,
+            allow_abbrev=False,
+        )
+        # Numbers such as -1e30 are values, not flags.
+        self._negative_number_matcher = re.compile(r"-\.?\d")
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError."""
+        raise UsageError(message.removeprefix("argument "))
+
+    def add_fields(
+        self, fields: Iterable[dataclasses.Field], kinds: Mapping[str, Any], *, hidden: bool = False
+    ) -> None:
+        """Add a flag for each field made by `es.config.option`. kinds: their types."""
+        self.usage = "%(prog)s [FLAGS]"
+        groups: dict[str, Any] = {}
+        for field in fields:
+            about, kind = field.metadata, kinds[field.name]
+            if about["group"] not in groups:
+                groups[about["group"]] = self.add_argument_group(f"{about['group']} flags")
+            default = "off" if field.default is False else shown(field.default)
+            text = f"{about['help']} (default: {about['shown'] or default})".replace("%", "%%")
+            options: dict[str, Any] = {"help": argparse.SUPPRESS if hidden else text}
+            if kind is bool:
+                # A flag that no file can set needs no counterpart to switch it off.
+                saved = about["saved"]
+                options["action"] = argparse.BooleanOptionalAction if saved else "store_true"
+            else:
+                options["metavar"] = metavar(kind)
+                if is_list(kind):
+                    options["nargs"] = "*"
+                    options["action"] = "extend" if field.name in REPEATABLE else "store"
+            name = about["name"] or field.name.replace("_", "-")
+            groups[about["group"]].add_argument(f"--{name}", dest=field.name, **options)
+
+    def read(self, argv: Sequence[str], kinds: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values that a command line gives, by field name.
+
+        Exit with status 0 for `--help`. Raise UsageError if the command line cannot be read.
+        """
+        # Names have hyphens, and may be written with underscores.
+        spelled = [
+            re.sub(r"^--[\w-]+", lambda found: found[0].replace("_", "-"), word) for word in argv
+        ]
+        parsed, unknown = self.parse_known_args(spelled)
+        if unknown:
+            raise UsageError(self._unknown(unknown[0].partition("=")[0]))
+        return {name: from_words(name, words, kinds) for name, words in vars(parsed).items()}
+
+    def _unknown(self, word: str) -> str:
+        if not word.startswith("--"):
+            return f"unexpected argument {word!r}; see --help"
+        if meant := OTHER_NAMES.get(word[2:].replace("-", "_")):
+            return f"unknown flag {word}; did you mean {flag(meant)}?"
+        known = [option for option in self._option_string_actions if option.startswith("--")]
+        return f"unknown flag {word}{suggest(word, known) or '; see --help'}"
+
+
+def is_list(kind: Any) -> bool:
+    """Return whether a field's type is a tuple, perhaps an optional one."""
+    return any(typing.get_origin(each) is tuple for each in alternatives(kind))
+
+
+def metavar(kind: Any) -> str:
+    """Return what stands for a value of a field's type in the help text."""
+    words = []
+    for each in alternatives(kind):
+        if typing.get_origin(each) is Literal:
+            words.append("{" + ",".join(typing.get_args(each)) + "}")
+        elif typing.get_origin(each) is tuple:
+            words.append(metavar(typing.get_args(each)[0]))
+        elif each is not types.NoneType:
+            words.append({int: "INT", float: "FLOAT", str: "TEXT"}[each])
+    return "|".join(words)
+
+
+def from_words(name: str, words: Any, kinds: Mapping[str, Any]) -> Any:
+    """Return a flag's value; raise UsageError if its words are not of the field's type."""
+    kind = kinds[name]
+    if isinstance(words, list):
+        item = next(typing.get_args(each)[0] for each in alternatives(kind) if is_list(each))
+        return tuple(from_words(name, word, {name: item}) for word in words)
+    if isinstance(words, bool):
+        return words
+    for each in sorted(alternatives(kind), key=lambda one: one is str):
+        if each is types.NoneType and words == "None":
+            return None
+        if typing.get_origin(each) is Literal and words in typing.get_args(each):
+            return words
+        if each in (int, float, str):
+            with suppress(ValueError):
+                return each(words)
+    given = f"--{name.replace('_', '-')} {words!r:.100}"
+    close = [suggest(words, typing.get_args(each)) for each in alternatives(kind)]
+    raise UsageError(f"{given} must be {kind_in_words(kind)}{''.join(close)}")
+
+
+def from_argv(argv: Sequence[str]) -> dict[str, Any]:
+    """Return the settings that the trainer's command line gives, by field name.
+
+    Exit with status 0 for `--help`. Raise UsageError if it cannot be read.
+    """
+    train = ("--config", "CartPole-v1"), ("--env-name", "CartPole-v1", "--target-return", "475")
+    play = ("--test", "--restore", "checkpoints/CartPole-v1")
+    examples = "\n".join(f"  {command('main', *words)}" for words in (*train, play))
+    parser = Parser("main", f"{Config.__doc__}\n\nExamples:\n{examples}")
+    parser.add_fields(FIELDS.values(), TYPES)
+    return parser.read(argv, TYPES)
+
+
+# ---- files ----
+
+
+def load_toml(path: str, source: str) -> dict[str, Any]:
+    """Return the contents of a TOML file; raise UsageError, with `source`, if it is none."""
+    try:
+        return tomllib.loads(Path(path).read_bytes().decode())
+    except OSError as error:
+        hint = _similar_file(path)
+        raise UsageError(f"{source}: cannot be read ({error.strerror}){hint}") from error
+    except (ValueError, RecursionError) as error:  # bad syntax, bytes or numbers; too deep
+        raise UsageError(f"{source}: is not valid TOML ({error})") from error
+
+
+def read_toml(path: str, source: str) -> dict[str, Any]:
+    """Return the settings in a TOML file by field name; raise UsageError for any fault in it."""
+    values = from_mapping(load_toml(path, source), source)
+    for name in values:
+        if not FIELDS[name].metadata["saved"]:
+            raise UsageError(f"{source}: {flag(name)} belongs on the command line")
+    return values
+
+
+def read_config(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in the file of --config, if any, by field name.
+
+    Those of our networks are left out with --net, and the file's target and directory with another
+    --env-name than its own. given: the settings of flags or keywords.
+    """
+    if given.get("config") is None:
+        return {}
+    path = _find_shipped(given["config"])
+    file = read_toml(path, f"--config {path}")
+    left_out = {*OF_OUR_NETWORKS} if given.get("net") else set[str]()
+    env_name = given.get("env_name")
+    if env_name is not None and env_name != file.get("env_name", env_name):
+        left_out |= {"target_return", "run_dir"}
+    return {name: file[name] for name in file if name not in left_out}
+
+
+def write_toml(settings: Mapping[str, Any], title: str = TITLE) -> str:
+    """Return the text of a settings file, which `read_toml` reads back. title: comments."""
+    lines = [title]
+    for name, value in settings.items():
+        # JSON strings, numbers, truth values and lists are valid TOML, but for one character.
+        text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        lines.append(f"{flag(name)[2:]} = {text}")
+    return "\n".join([*lines, ""])
+
+
+def change_line(config: Config, before: Config, update: int) -> str:
+    """Return the comment of config.toml on the settings that changed after an update, or ""."""
+    former = [f"{flag(name)} {shown(then)}".strip() for name, then in changes(config, before)]
+    return in_one_line(f"# until update {update}: {', '.join(former)}") if former else ""
+
+
+def tuned_settings() -> dict[str, list[str]]:
+    """Return the shipped files by the environment that they are for, and by their own name."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(CONFIGS.glob("*.toml")):
+        name = tomllib.loads(path.read_text()).get("env-name")
+        for key in {name, path.stem} if name else ():  # both may be registered
+            found.setdefault(key, []).append(f"configs/{path.name}")
+    return found
+
+
+def _find_shipped(name: str) -> str:
+    """Return the path of a settings file: `name`, or the one that is shipped as `name`."""
+    if not os.path.exists(name) and Path(name).name == name:
+        for shipped in (CONFIGS / name, CONFIGS / f"{name}.toml"):
+            if os.path.isfile(shipped):  # unlike Path.is_file, this raises nothing
+                return str(shipped)
+    return name
+
+
+def _similar_file(path: str) -> str:
+    """Return the end of a message which suggests the file that was meant by a missing one."""
+    missing = Path(path)
+    beside = [str(file) for file in missing.parent.glob("*.toml")]
+    shipped = [file.stem for file in CONFIGS.glob("*.toml")] if missing.name == path else []
+    return suggest(path, [*beside, *shipped])
+
+
+# ---- keywords ----
+
+
+@contextmanager
+def errors_in_keywords() -> Iterator[None]:
+    """Have errors say `max_speed` where they say `--max-speed` to the command line.
+
+    The shell's commands in them stay as they are.
+    """
+    by_flag = {flag(name): name for name in KEYWORDS}
+    try:
+        yield
+    except RunError as error:
+        error.message = re.sub(
+            r"--[a-zA-Z][a-zA-Z-]*", lambda found: by_flag.get(found[0], found[0]), error.message
+        )
+        raise
+
+
+def from_keywords(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return settings by field name, and the objects of `__main__` that they name, by their names.
+
+    Arguments may be a dict, sequences lists, numbers NumPy's, paths `Path`s, and what is named as
+    MODULE:NAME may be that class or function itself. Raise UsageError for an unknown keyword or a
+    value of the wrong type.
+    """
+    objects: dict[str, Any] = {}
+    for name in keywords:
+        if name in FIELDS and name not in KEYWORDS:
+            raise UsageError(f"{name} belongs on the command line; load_policy plays a policy")
+    found = {name: _plain(name, value, objects) for name, value in keywords.items()}
+    return from_mapping(found, "arguments"), objects
+
+
+def _plain(name: str, value: Any, objects: dict[str, Any]) -> Any:
+    """Return a setting's value as the command line has it; see `from_keywords`.
+
+    A list may be left out around its only item, and lists and dicts in it hold more of its items.
+    """
+    words = tuple(_words(name, value, objects))
+    several = is_list(TYPES.get(name)) or isinstance(value, list | tuple | Mapping)
+    return words if several else words[0]
+
+
+def _words(name: str, value: Any, objects: dict[str, Any]) -> Iterator[Any]:
+    if hasattr(value, "tolist"):  # of NumPy or torch
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        yield from (f"{key}={_literal(name, key, item)}" for key, item in value.items())
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _words(name, item, objects)
+    elif isinstance(value, os.PathLike):
+        yield os.fspath(value)
+    elif callable(value) and hasattr(value, "__qualname__"):
+        if not value.__qualname__.isidentifier():
+            raise UsageError(
+                f"{name}={value.__qualname__} must be defined at the top level of a module or "
+                "script"
+            )
+        if value.__module__ == "__main__":
+            objects[value.__qualname__] = value
+        # Those of Gymnasium have one name, whichever of its files they are in.
+        in_gymnasium = value.__module__.startswith(GYMNASIUM_WRAPPERS)
+        module = GYMNASIUM_WRAPPERS if in_gymnasium else value.__module__
+        yield f"{module}:{value.__qualname__}"
+    elif name in OBJECTS and not isinstance(value, str | None):
+        raise UsageError(
+            f"{name} must be a name, a class or a function (its arguments beside it), not an "
+            f"object of {type(value).__name__}"
+        )
+    else:
+        yield value
+
+
+def _literal(name: str, key: Any, value: Any) -> str:
+    """Return an argument's value as it is written on a command line; raise UsageError."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    text = repr(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError) as error:
+        raise UsageError(
+            f"{name} {key}={text:.100} must be a number, a string, or a list or dict of these, "
+            "since a checkpoint holds it"
+        ) from error
+    return text
+
+
+# ---- all sources together ----
+
+
+def resolve(given: Mapping[str, Any], file: Mapping[str, Any]) -> tuple[Config, Checkpoint | None]:
+    """Return the settings, and the checkpoint of --restore if it is given.
+
+    given: the settings of flags or keywords. file: those of --config. Raise UsageError if one is
+    wrong, if they contradict the checkpoint and --override is not given, or if the checkpoint names
+    modules of the user's and --trust is not given.
+    """
+    path = given.get("restore", file.get("restore"))
+    if not path:
+        return combine(given, file), None
+    path = checkpoints.find(path)
+    checkpoint = checkpoints.load(path)
+    given = {**given, "restore": path}
+    before = checkpoint.config
+    if before is None:  # weights alone
+        return combine(given, file), checkpoint
+    left_out = {"restore", "run_dir", "override"}
+    if given.get("test") or given.get("export"):
+        left_out.add("silent")  # these should say something about a run that was silent
+    saved = {name: value for name, value in before.saved().items() if name not in left_out}
+    config = combine(given, file, saved)
+    for name, words in config.user_modules.items():
+        if name not in given and name not in file and not config.trust:
+            raise UsageError(
+                f"--restore {path}: its {flag(name)} {shown(words)} would import a module. Give "
+                "--trust if you know where the file comes from"
+            )
+    _require_same(config, before)
+    return config, checkpoint
+
+
+def combine(
+    given: Mapping[str, Any], file: Mapping[str, Any], checkpoint: Mapping[str, Any] | None = None
+) -> Config:
+    """Return the settings of three layers, of which the first is the highest, over the defaults.
+
+    A setting takes back those that it contradicts in lower layers. Raise UsageError, which names
+    the layers, if a value is wrong or a rule between settings is broken otherwise.
+    """
+    layers = {
+        f"--restore {given.get('restore')}": checkpoint or {},
+        f"--config {given.get('config')}": file,
+        "": given,
+    }
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    ranks: dict[str, int] = {}
+    for rank, (source, settings) in enumerate(layers.items()):
+        for name, value in settings.items():
+            place = f"{source}: {flag(name)}" if source else flag(name)
+            check_value(place, value, FIELDS[name].metadata["check"])
+        values |= settings
+        sources |= dict.fromkeys(settings, source)
+        ranks |= dict.fromkeys(settings, rank)
+    while rule := next(Config(**values).broken_rules(), None):
+        highest = max(ranks.get(name, -1) for name in rule.settings)
+        lower = [name for name in rule.yielding if name in values and ranks[name] < highest]
+        for name in lower:
+            del values[name]
+            ranks[name] = highest
+        if not lower:
+            places = [
+                f"{flag_with_value(name, values[name])} is from {sources[name]}"
+                for name in rule.settings
+                if sources.get(name) and values[name] != FIELDS[name].default
+            ]
+            raise UsageError("; ".join([rule.message, *places]))
+    return Config(**values)
+
+
+def changes(config: Config, before: Config, names: Sequence[str] = ()) -> list[tuple[str, Any]]:
+    """Return the settings of the algorithm (or `names`) that `config` changes, with former values.
+
+    before: the settings of a checkpoint.
+    """
+    # A schedule depends on the number of updates.
+    scheduled = {config.lr_schedule, before.lr_schedule} != {"constant"}
+    decisive = [*ALGORITHM, "max_gradient_updates"] if scheduled else ALGORITHM
+    return [
+        (name, before.effective(name))
+        for name in names or decisive
+        if _without_modules(name, config.effective(name))
+        != _without_modules(name, before.effective(name))
+    ]
+
+
+def _without_modules(name: str, value: Any) -> Any:
+    """Return a setting without the module that it names: a class may move to another one."""
+    words = value if isinstance(value, tuple) else (value,)
+    return [str(word).rpartition(":")[2] for word in words] if name in OBJECTS else value
+
+
+def scored_alike(config: Config, before: Config) -> bool:
+    """Return whether scores with both settings can be compared."""
+    return not changes(config, before, SETTINGS_OF_SCORES)
+
+
+def _require_same(config: Config, before: Config) -> None:
+    """Raise UsageError if the settings contradict those of a checkpoint."""
+    changed = changes(config, before, SETTINGS_OF_POLICY)
+    remedy = "The policy was made for the checkpoint's value. Remove the flag, or start a new run"
+    if not changed and not config.override:
+        played = ("env_name", "small_net") if config.action != "train" else ()
+        changed = changes(config, before, played)
+        remedy = "Remove the flag, or give --override to change the setting"
+    if changed:
+        differences = [
+            f"{flag(name)} {shown(config.effective(name))} differs from the checkpoint's "
+            f"{shown(then) or 'nothing'}"
+            for name, then in changed
+        ]
+        raise UsageError(f"{'; '.join(differences)}. {remedy}")
