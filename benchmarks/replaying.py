@@ -7,7 +7,7 @@ import ale_py
 import numpy as np
 import torch
 
-from es.networks.own import with_state
+from es.networks.custom import with_state
 from es.rollouts.player import Player
 from es.rollouts.rollout import Snapshot, Task
 

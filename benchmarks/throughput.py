@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.harness import processor
 from benchmarks.replaying import record, replay, replay_bare, think, think_in_torch
-from es.algorithm.normalizer import Normalizer
+from es.algorithm.statistics import Normalizer
 from es.algorithm.strategy import Strategy
 from es.config import Config, flag_with_value
 from es.envs import make_env
@@ -71,7 +71,7 @@ def population(case: Case) -> tuple[Setup, Snapshot, list[Task]]:
     inputs = setup.normalized_inputs
     statistics = Normalizer(inputs).statistics() if inputs else None
     snapshot = Snapshot(theta, 0.05, statistics)
-    strategy = Strategy(theta, n=40, sigma=0.05, lr=0.1, seed=1)
+    strategy = Strategy(theta, Config(n=40, sigma=0.05, lr=0.1, seed=1))
     pool = InProcessPool(setup.recipe)
     tasks = training_tasks(1, 0, [*strategy.ask(), UNPERTURBED], 100_000)
     for update in range(1, case.updates + 1):

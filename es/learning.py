@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from es.algorithm.noise import DoubleArray
 from es.config import FIELDS, TYPES, Config, sources
 from es.config.keywords import KEYWORDS, errors_in_keywords, from_keywords
 from es.config.validation import validate
 from es.errors import UsageError
 from es.host import COMMAND_LINE, Host, HostState
 from es.interrupts import HostInterrupts, Interrupted
-from es.kernels import TELL
-from es.noise import DoubleArray
 from es.program import modules_for_workers, search_last
 from es.reports import NO_CURVE, one_shot
 from es.rollouts.by_value import ByValue
@@ -165,7 +164,7 @@ def _start_process(config: Config, stack: ExitStack) -> PoolProcess | None:
     """
     if config.workers == 0:
         return None
-    variables = {PRELOAD: config.env_name, TELL: "" if config.silent else "1"}
+    variables = {PRELOAD: config.env_name}
     process = PoolProcess(() if config.ray else modules_for_workers(config.net), variables)
     stack.callback(process.close)
     return process

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from es.algorithm.noise import DoubleArray, FloatArray
 from es.config import Config
 from es.config.keywords import errors_in_keywords, from_keywords
 from es.environments.atari import Opening
@@ -15,8 +16,7 @@ from es.environments.handed import register_creator
 from es.environments.observations import View, split
 from es.envs import make_bare_env
 from es.errors import UsageError
-from es.networks.actions import make_decoder
-from es.noise import DoubleArray, FloatArray
+from es.networks.actors import make_decoder
 from es.policy import describe
 from es.runs.checkpoint import Checkpoint, Counters
 from es.runs.restored import Restored, restore, restored_normalizer

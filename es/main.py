@@ -12,7 +12,6 @@ from es import __version__
 from es.config import Config, sources
 from es.config.validation import validate
 from es.interrupts import Interrupts
-from es.kernels import TELL
 from es.program import execute, modules_for_workers, search_last
 from es.reports import NO_CURVE, one_shot
 from es.reports.first_line import default_environment, first_line
@@ -46,8 +45,6 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
 
         return show(config.list_envs, lambda name: make_env(describe_env(name)), tuned_settings())
     loud = not config.silent and not config.json
-    if loud:
-        os.environ[TELL] = "1"
     if not config.restore:
         _prepare_workers(config)
     if not config.instead and not os.environ.get(NO_CURVE):

@@ -22,8 +22,7 @@ from es.interrupts import Interrupts
 FOR_WORKERS = (  # modules that workers need
     "es.envs",
     "es.environments.atari",
-    "es.networks.mlp",
-    "es.networks.convlstm",
+    "es.networks.actors",
     "es.environments.preload",
 )
 PROJECT = Path(__file__).resolve().parent.parent  # the folder that holds the package
@@ -39,7 +38,7 @@ def hide_doors() -> None:
 
 def modules_for_workers(net: str | None) -> tuple[str, ...]:
     """Return the modules that workers need: torch among them with --net alone."""
-    return (*FOR_WORKERS, "es.networks.own_actor") if net else FOR_WORKERS
+    return (*FOR_WORKERS, "es.networks.custom") if net else FOR_WORKERS
 
 
 def search_last(imported: Collection[str]) -> None:

@@ -42,7 +42,7 @@ def test_it_is_short_and_its_command_trains(program, name):
     status, out, err = program(*flags(name), *quick, "--run-dir", "run", "--target-return", "None")
     assert (status, err) == (0, "")
     assert "Finished: 2 updates" in out
-    assert read("run/latest.safetensors").network["kind"] == "own"
+    assert read("run/latest.safetensors").network["kind"] == "custom"
 
 
 def test_the_policy_with_a_memory_balances_the_pole_without_velocities(program):

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from es.algorithm.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.cluster.packing import Integers, Packed, pack_results, unpack_tasks
 from es.errors import TaskError
-from es.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.program import hide_doors, search_last
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import IMPORTS, start_forkserver

@@ -5,9 +5,9 @@ The result is that of `images.preprocess` for the play field, without rounding t
 
 import numpy as np
 
+from es.algorithm.noise import FloatArray
 from es.environments.images import MIDDLE_SIZE, PLAY_FIELD, SIZE, ImageNormalizer
 from es.kernels.images import shrink
-from es.noise import FloatArray
 
 UNKNOWN = -1e6  # the brightness of a colour not seen so far
 

@@ -15,11 +15,11 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
+from es.algorithm.noise import DoubleArray
 from es.environments.atari import is_bare
 from es.environments.images import MIDDLE_SIZE, NORMALIZER_ALPHA, PLAY_FIELD, SIZE, ImageView
 from es.environments.screens import resampling
 from es.environments.spaces import is_image, without_text
-from es.noise import DoubleArray
 
 WEIGHT_BITS = 11  # of OpenCV's weights of a pixel
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from es.noise import DoubleArray
+from es.algorithm.noise import DoubleArray
 from es.reports.append_only import AppendOnlyFile, Place
 from es.reports.record import (
     COLUMNS,

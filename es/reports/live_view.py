@@ -18,8 +18,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
+from es.algorithm.noise import DoubleArray
 from es.errors import in_one_line
-from es.noise import DoubleArray
 from es.reports.record import Record
 from es.runs.checkpoint import RECENT, Counters
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from es.noise import DoubleArray
+from es.algorithm.noise import DoubleArray
 from es.runs.directory import replace
 
 if TYPE_CHECKING:  # Matplotlib is imported where something is drawn

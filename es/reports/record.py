@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from es.algorithm.population import Population, mean_and_std
-from es.noise import DoubleArray
+from es.algorithm.noise import DoubleArray
+from es.algorithm.shaping import Population, mean_and_std
 from es.runs.checkpoint import Counters
 
 Figures = Mapping[str, float]  # by the names that they are shown under

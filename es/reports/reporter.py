@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
+from es.algorithm.noise import DoubleArray
 from es.config import Imported
-from es.noise import DoubleArray
 from es.reports.append_only import Place
 from es.reports.files import METRICS, ProgressFiles
 from es.reports.films import VideoRecorder

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from es.noise import DoubleArray
+from es.algorithm.noise import DoubleArray
 from es.runs.directory import replace
 
 NEVER_FALL = ("update", "episodes", "frames", "wall_seconds")

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from es.algorithm.normalizer import Normalizer
+from es.algorithm.statistics import Normalizer
 from es.config import Config, on_a_command_line, shown, sources
 from es.config.validation import validate
 from es.errors import UsageError

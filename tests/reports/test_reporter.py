@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from es.algorithm.population import Population
+from es.algorithm.shaping import Population
 from es.reports.append_only import AppendOnlyFile
 from es.reports.learning_curve import CurvePainter, draw
 from es.reports.record import describe_population

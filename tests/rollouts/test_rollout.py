@@ -3,7 +3,7 @@ import random
 import numpy as np
 import pytest
 
-from es.noise import draw
+from es.algorithm.noise import draw
 from es.rollouts.player import Player
 from es.rollouts.rollout import (
     UNPERTURBED,

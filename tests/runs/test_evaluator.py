@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
+from es.algorithm.noise import Stream, derive_seeds
 from es.envs import make_env
 from es.model import flatten
 from es.networks import make_actor
-from es.noise import Stream, derive_seeds
 from es.rollouts.rollout import evaluation_seed, rollout
 from tests.checkpoints import RUN, read, rows, timeless
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from es.algorithm.noise import DoubleArray
 from es.config import Config
 from es.config.sources import CHANGED, read_toml
 from es.errors import UsageError, in_one_line
-from es.noise import DoubleArray
 from es.reports.comparison.labels import identity, label_groups
 from es.reports.tables import (
     Table,
