@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from es.algorithm.noise import DoubleArray
 from es.config import FIELDS, TYPES, Config
 from es.errors import Interrupted, UsageError
 from es.host import COMMAND_LINE, Host, HostInterrupts, HostState
-from es.kernels import TELL
-from es.noise import DoubleArray
 from es.reports import NO_CURVE, one_shot
 from es.rollouts.by_value import ByValue
 from es.rollouts.interface import Pool
@@ -155,7 +154,7 @@ def _start_process(config: Config, stack: ExitStack) -> PoolProcess | None:
     """
     if config.workers == 0:
         return None
-    variables = {PRELOAD: config.env_name, TELL: "" if config.silent else "1"}
+    variables = {PRELOAD: config.env_name}
     process = PoolProcess(() if config.ray else modules_for_workers(config.net), variables)
     stack.callback(process.close)
     return process

@@ -11,8 +11,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from es.algorithm.episode_limit import adaptive_cap, variable_cap
-from es.algorithm.population import Population
+from es.algorithm.shaping import Population, adaptive_cap, variable_cap
 from es.checkpoint import BEST, LATEST, RECENT, Checkpoint
 from es.config import Config
 from es.envs import make_env, may_wait_for_fire
@@ -103,7 +102,8 @@ class Trainer:
         with self.interrupts.allowed():
             norm = strategy.tell(population.fitness)
         if self.normalizer:
-            self.normalizer.merge(results)
+            sums = [result.observed for result in results if result.observed is not None]
+            self.normalizer.merge(sums, [result.steps for result in results])
         self._count(population)
         if not finish.pausing(self.config, self.counters):
             self.evaluator.prepare(self.counters.max_episode_length)
@@ -209,7 +209,7 @@ class Trainer:
         return True
 
     def _checkpoint(self) -> Checkpoint:
-        batch, spread = self.setup.vbn_batch, self.strategy.spread
+        batch, spread = self.setup.vbn_batch, self.strategy.relative_sigma
         return Checkpoint(
             parameters=unflatten(self.setup.network, self.strategy.theta) | self.setup.kept,
             config=self.config,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from es.noise import FloatArray
+from es.algorithm.noise import FloatArray
 from es.rollouts.rollout import Recipe, Snapshot, Task
 
 

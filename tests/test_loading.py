@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+from es.algorithm.noise import seed_shared_generators
 from es.errors import UsageError
 from es.loading import load_policy
-from es.noise import seed_shared_generators
 from tests.checkpoints import read
 from tests.conftest import CARTPOLE
 from tests.processes import ROOT

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from es.algorithm.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.checkpoint import versions
 from es.cluster.packing import Integers, Packed, pack_results, unpack_tasks
 from es.errors import TaskError
-from es.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import IMPORTS, hide_checkout, search_last, start_forkserver
 from es.rollouts.rollout import Result, Snapshot

@@ -15,13 +15,13 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from es.algorithm.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.cluster.agent import Agent
 from es.cluster.messages import Order, Status, sum_seconds
 from es.cluster.nodes import Member, Node, Nodes
 from es.cluster.packing import Packed, pack_tasks
 from es.cluster.sharing import share
 from es.errors import TaskError, in_one_line
-from es.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.rollouts.processes import cores
 from es.rollouts.rollout import Snapshot, Task
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from es.algorithm.noise import FloatArray, Weights
 from es.cluster.packing import Integers, Packed
 from es.errors import RunError
-from es.noise import FloatArray, Weights
 from es.rollouts.rollout import Snapshot
 
 

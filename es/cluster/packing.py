@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from es.noise import DoubleArray
+from es.algorithm.noise import DoubleArray
 from es.rollouts.rollout import Result, Task
 
 Integers = npt.NDArray[np.int64]

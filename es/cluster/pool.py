@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import connection
 from typing import Any, Literal
 
+from es.algorithm.noise import FloatArray, Weights, weighted_sum
 from es.cluster import messages
 from es.cluster.bridge import serve
 from es.cluster.connection import LOCAL
 from es.cluster.packing import pack_tasks, unpack_results
 from es.errors import PROJECT, ClusterError, UsageError, how_to_install
-from es.noise import FloatArray, Weights, weighted_sum
 from es.rollouts.interface import Progress, counted
 from es.rollouts.processes import cores, for_helpers
 from es.rollouts.rollout import Recipe, Result, Snapshot, Task

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from es.noise import draw, perturb
+from es.algorithm.noise import draw, perturb
 from es.rollouts.rollout import (
     Environment,
     Recipe,

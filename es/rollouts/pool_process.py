@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import psutil
 
+from es.algorithm.noise import FloatArray, Weights
 from es.errors import RunError
-from es.noise import FloatArray, Weights
 from es.rollouts.interface import FAILURES, Progress
 from es.rollouts.messages import Answer, Begin, Call, Failed, Open, Progressed, Said
 from es.rollouts.processes import ONE_THREAD, importing_variables

@@ -30,15 +30,14 @@ ROOT = Path("/")  # of the system's files
 FOR_WORKERS = (  # modules that workers need
     "es.envs",
     "es.environments.atari",
-    "es.networks.mlp",
-    "es.networks.convlstm",
+    "es.networks.actors",
     "es.environments.preload",
 )
 
 
 def modules_for_workers(net: str | None) -> tuple[str, ...]:
     """Return the modules that workers need: torch among them with --net alone."""
-    return (*FOR_WORKERS, "es.networks.own_actor") if net else FOR_WORKERS
+    return (*FOR_WORKERS, "es.networks.custom") if net else FOR_WORKERS
 
 
 def hide_checkout() -> None:

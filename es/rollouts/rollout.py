@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from es.algorithm.noise import DoubleArray, FloatArray, Stream, derive_seeds, seed_shared_generators
 from es.errors import MisfitError, RunError, is_interrupt, summary_of
-from es.noise import DoubleArray, FloatArray, Stream, derive_seeds, seed_shared_generators
 
 NUMBERS = frozenset((float, int, bool, np.float64, np.float32, np.int64, np.int32))  # quick to tell
 UNPERTURBED = (0, 0)  # its noise seed and sign

@@ -6,7 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from es.algorithm.population import Population, group_by_perturbation, grown, mean_and_std
+from es.algorithm.shaping import (
+    Population,
+    group_by_perturbation,
+    mean_and_std,
+    perturbations_needed,
+)
 from es.errors import ClusterError, Interrupts, RunError
 from es.rollouts.interface import counted
 from es.rollouts.rollout import (
@@ -59,14 +64,23 @@ class Evaluator:
         perturbed, unperturbed = results[:-episodes], results[-episodes:]
         if config.frames_per_update:
             steps = sum(result.steps for result in perturbed)
-            while count < (count := grown(count, steps, config.frames_per_update, config.n_most)):
+            wanted, most = config.frames_per_update, config.n_most
+            while count < (count := perturbations_needed(count, steps, wanted, most)):
                 before = len(perturbed) + episodes
                 further = self._play(self._tasks(count, cap)[before:], name, before)
                 steps += sum(result.steps for result in further)
                 perturbed += further
         results = perturbed + unperturbed
         with self._naming_environment():
-            population = group_by_perturbation(results, episodes, config.reward_shift)
+            population = group_by_perturbation(
+                [result.episode_return for result in results],
+                [result.steps for result in results],
+                episodes,
+                clipped=(
+                    [result.clipped_return for result in results] if config.reward_clip else None
+                ),
+                reward_shift=config.reward_shift,
+            )
         if whole:
             mean, _ = mean_and_std([result.episode_return for result in whole])
             population = population._replace(unperturbed=mean)
@@ -185,7 +199,7 @@ class Evaluator:
     def _snapshot(self) -> Snapshot:
         strategy, normalizer = self._run.strategy, self._run.normalizer
         statistics = normalizer.statistics() if normalizer else None
-        return Snapshot(strategy.theta, strategy.sigma, statistics, strategy.spread)
+        return Snapshot(strategy.theta, strategy.sigma, statistics, strategy.relative_sigma)
 
     @contextmanager
     def _naming_environment(self) -> Iterator[None]:

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from es.algorithm.normalizer import Normalizer
+from es.algorithm.noise import FloatArray, SumNoise, weighted_sum
+from es.algorithm.statistics import Normalizer
 from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, Checkpoint, Counters, load
 from es.config import Config
 from es.errors import UsageError
-from es.noise import FloatArray, SumNoise, weighted_sum
 from es.policy import restored_normalizer
 from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
@@ -156,29 +156,7 @@ def _start_pool(
 def _make_strategy(
     config: Config, ours: Checkpoint | None, theta: FloatArray, sum_noise: SumNoise
 ) -> Strategy:
-    assert config.seed is not None
-    strategy = Strategy(
-        theta,
-        n=config.n,
-        sigma=config.sigma,
-        sigma_decay=config.sigma_decay,
-        sigma_min=config.sigma_min,
-        sigma_lr=config.sigma_lr if config.sigma_adapt else None,
-        lr=config.step_size,
-        lr_decay=config.lr_decay,
-        lr_schedule=config.lr_schedule,
-        updates=config.max_gradient_updates,
-        optimizer_name=config.optimizer_name,
-        momentum=config.momentum,
-        max_speed=config.max_speed,
-        weight_decay=config.weight_decay,
-        antithetic=config.sampling == "antithetic",
-        shaping=config.shaping,
-        top_directions=config.top_directions,
-        param_fraction=config.param_fraction,
-        seed=config.seed,
-        sum_noise=sum_noise,
-    )
+    strategy = Strategy(theta, config, sum_noise)
     if ours is None:
         return strategy
     strategy.update = ours.counters.update
@@ -187,8 +165,8 @@ def _make_strategy(
         strategy.lr = ours.counters.lr  # as it has decayed
     if config.sigma == before.sigma:
         strategy.sigma = ours.counters.sigma
-    if strategy.spread is not None and ours.spread is not None:  # relative: a new sigma scales it
-        strategy.spread[:] = ours.spread
+    if strategy.relative_sigma is not None and ours.spread is not None:
+        strategy.relative_sigma[:] = ours.spread
     # The moments of another optimiser are of no use.
     if (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, before.momentum > 0):
         try:

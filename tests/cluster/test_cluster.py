@@ -11,11 +11,11 @@ import numpy as np
 import psutil
 import pytest
 
-from es import noise
+from es.algorithm import noise
+from es.algorithm.noise import weighted_sum
 from es.cluster import pool as pool_module
 from es.cluster.pool import RayPool
 from es.errors import RunError, TaskError
-from es.noise import weighted_sum
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.rollout import Snapshot
 from tests.checkpoints import has_rows, read, same_run

@@ -4,7 +4,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from es.noise import derive_seeds, draw
+from es.algorithm.noise import derive_seeds, draw
 from es.rollouts.player import Player
 from es.rollouts.rollout import (
     UNPERTURBED,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from es.noise import Stream, derive_seeds
+from es.algorithm.noise import Stream, derive_seeds
 from es.policy import describe
 from es.reports.terminal import Terminal
 from es.rollouts.rollout import evaluation_seeds, rollout

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from es.algorithm.noise import Stream, derive_seeds
 from es.checkpoint import Counters, save
 from es.config import Config
 from es.errors import Interrupts
-from es.noise import Stream, derive_seeds
 from es.policy import describe
 from es.rollouts.rollout import rollout
 from es.runs.evaluator import Evaluator
