@@ -11,7 +11,6 @@ from es import __version__, settings
 from es.checkpoint import Checkpoint, find_all
 from es.config import Config
 from es.errors import Interrupts, execute, in_one_line
-from es.reports import NO_CURVE, one_shot
 from es.rollouts.processes import (
     PRELOAD,
     limit_threads,
@@ -68,11 +67,10 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     return train.train(config, checkpoint, interrupts).status
 
 
-def prepare(config: Config, *, preload: Sequence[str] = (), picture: bool = True) -> None:
+def prepare(config: Config, *, preload: Sequence[str] = ()) -> None:
     """Start what a training with these settings needs, beside this process's own imports.
 
-    The fork server imports the modules of the workers, the simulator and `preload`. Another process
-    imports what draws the learning curve, if there is to be a picture.
+    The fork server imports the modules of the workers, the simulator and `preload`.
     """
     limit_threads()
     if config.user_modules:
@@ -82,9 +80,6 @@ def prepare(config: Config, *, preload: Sequence[str] = (), picture: bool = True
     if (config.workers != 0 or preload) and config.ray is None:
         os.environ[PRELOAD] = config.env_name
         start_forkserver([*modules_for_workers(config.net), *preload])
-    if picture and not os.environ.get(NO_CURVE):
-        with suppress(OSError):  # then the picture is drawn later
-            one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
 
 
 def _resolve(given: dict[str, Any], file: dict[str, Any]) -> tuple[Config, Checkpoint | None]:

@@ -1,21 +1,41 @@
-"""Compare several runs on one picture and in one table: python compare.py --help."""
+"""Compare several runs in one picture and in one table: python compare.py --help."""
 
+import csv
+import io
+import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from es.checkpoint import replace
-from es.errors import Interrupted, Interrupts, UsageError, execute
-from es.runs import directory as rundir
-from es.settings import Parser
+from es.config import ALGORITHM, Config, flag
+from es.errors import Interrupted, Interrupts, UsageError, execute, in_one_line
+from es.reports import PROGRESS, SETTINGS, plot
+from es.reports.plot import DoubleArray
+from es.settings import Parser, read_toml
 
-WIDE = 200  # characters: a table that is not printed on a terminal need not be folded
+if TYPE_CHECKING:  # Matplotlib is imported where something is drawn
+    from matplotlib.figure import Figure
+
 DESCRIPTION = """Compare runs: their learning curves in one picture, their results in one table.
 
 Runs whose settings differ in nothing but the seed are one group, drawn as their mean.
 """
+CLOCKS = {  # the horizontal axis of the picture: its label, its column, the column's unit
+    "frames": ("frames (steps of training episodes)", "frames", 1),
+    "episodes": ("training episodes", "episodes", 1),
+    "minutes": ("wall-clock time (minutes)", "wall_seconds", 60),
+}
+HEADER = ("group", "seeds", "updates", "episodes", "frames", "minutes", "final", "best", "steps/s")
+LEGEND = (
+    "final: mean unperturbed return of the last {window} updates of each run; best: the highest of "
+    "{window} updates in a row; ±: standard deviation over seeds. Figures are means over seeds."
+)
+WIDE = 200  # characters: a table that is not printed on a terminal need not be folded
 
 
 class Options(NamedTuple):
@@ -26,18 +46,33 @@ class Options(NamedTuple):
     output: str = "comparison"
 
 
+class LoadedRun(NamedTuple):
+    """The directory of a run, its settings and the columns of its progress.csv, (updates,) each."""
+
+    directory: Path
+    config: Config
+    progress: dict[str, DoubleArray]
+
+
+class Group(NamedTuple):
+    """Runs that differ in their seeds alone. label: the settings that other groups do not have."""
+
+    label: str
+    env_name: str
+    runs: list[LoadedRun]
+
+
 def main(argv: Sequence[str]) -> int:
     """Run a command line and return the exit status."""
     return execute(lambda interrupts: compare(parse(argv), interrupts))
 
 
 def parse(argv: Sequence[str]) -> Options:
-    """Return the command line's options; exit for `--help`; raise UsageError."""
+    """Return the command line's options. Exit for `--help`. Raise UsageError."""
     parser = Parser("compare", DESCRIPTION)
     directories = "Directories of runs, or with runs in them."
     parser.add_argument("run_dirs", nargs="+", metavar="RUN_DIR", help=directories)
-    axes = ("frames", "episodes", "minutes")
-    parser.add_argument("--by", choices=axes, help="The horizontal axis (default: frames).")
+    parser.add_argument("--by", choices=CLOCKS, help="The horizontal axis (default: frames).")
     files = "Write NAME.png, NAME.csv and NAME.md (default: comparison)."
     parser.add_argument("--output", metavar="NAME", help=files)
     return Options(**vars(parser.parse_args(argv)))
@@ -47,36 +82,237 @@ def compare(options: Options, interrupts: Interrupts) -> int:
     """Compare runs, write files, print the table; return the exit status, or raise UsageError."""
     from rich.console import Console
 
-    from es.reports import plotting
-    from es.reports.comparison import table
-    from es.reports.comparison.picture import draw_comparison
-    from es.reports.comparison.runs import group_runs, load_runs
-
-    def warn(text: str) -> None:
-        print(f"warning: {text}", file=sys.stderr)
-
-    groups = group_runs(load_runs(options.run_dirs, warn), warn)
+    groups = group_runs(load_runs(options.run_dirs))
+    window = plot.smoothing_window(
+        int(np.median([r.progress["update"].size for g in groups for r in g.runs]))
+    )
     base = Path(re.sub(r"\.(png|csv|md)$", "", options.output))
-    if not base.name:
-        raise UsageError(f"--output {options.output}: must be the name of files")
-    png, rows, text = (base.with_name(base.name + suffix) for suffix in (".png", ".csv", ".md"))
+    picture, table, text = (Path(f"{base}{suffix}") for suffix in (".png", ".csv", ".md"))
+    rows = [summarise(group, window) for group in groups]
     interrupts.defer()  # until the status line is gone from the terminal
     try:
+        base.parent.mkdir(parents=True, exist_ok=True)
         # Shown on a terminal only: a picture of many environments takes seconds.
         with Console(stderr=True).status("Drawing the learning curves ..."), interrupts.allowed():
-            drawn = plotting.png(draw_comparison(groups, options.by))
+            plot.save(draw(groups, options.by, window), picture)
+        replace(table, as_csv(rows).encode())
+        replace(text, as_markdown(rows, window, picture.name).encode())
     except Interrupted as interrupted:
         return interrupted.status
-    contents = {
-        png: drawn,
-        rows: table.as_csv(groups).encode(),
-        text: table.as_markdown(groups, png.name).encode(),
-    }
-    with rundir.writable(base, "--output"):
-        base.parent.mkdir(parents=True, exist_ok=True)
-        for path, content in contents.items():
-            replace(path, content)
+    except OSError as error:
+        reason = f"cannot be written ({error.strerror})"
+        raise UsageError(f"--output {options.output}: {reason}. Choose another.") from error
     width = None if sys.stdout.isatty() else WIDE
-    Console(highlight=False, width=width).print(table.for_terminal(groups))
-    print("Written:", ", ".join(map(str, contents)))
+    Console(highlight=False, width=width).print(for_terminal(rows, window))
+    print(f"Written: {picture}, {table}, {text}")
     return 0
+
+
+def load_runs(names: Sequence[str]) -> list[LoadedRun]:
+    """Load the runs in these directories or in folders of theirs, each once.
+
+    Raise UsageError if there are none, or if a given directory holds a run that cannot be read. In
+    a folder of a directory, such a run is left out with a warning.
+    """
+    runs: dict[Path, LoadedRun] = {}
+    for name in names:
+        given = Path(name)
+        for directory in find_runs(given):
+            try:
+                runs[directory.resolve()] = load_run(directory)
+            except (OSError, ValueError, UsageError) as error:
+                reason = in_one_line(f"{directory}: cannot be read ({error})")
+                if directory == given:
+                    raise UsageError(f"RUN_DIR {reason}. Leave it out.") from error
+                print(f"warning: {reason}. It is left out.", file=sys.stderr)
+    if not runs:
+        raise UsageError(
+            f"RUN_DIR {' '.join(names)}: holds no run. Give the directory of a run, such as "
+            "checkpoints/CartPole-v1."
+        )
+    return list(runs.values())
+
+
+def find_runs(directory: Path) -> Iterator[Path]:
+    """Yield the directory if it is a run's, or else the runs in it."""
+    if (directory / PROGRESS).is_file():
+        yield directory
+        return
+    for path, folders, files in os.walk(directory, followlinks=True):
+        folders.sort()
+        if PROGRESS in files:
+            yield Path(path)
+        # The name of an environment, and so its default directory, may have a slash in it.
+        if len(Path(path).relative_to(directory).parts) == 2:
+            folders.clear()
+
+
+def load_run(directory: Path) -> LoadedRun:
+    """Load a run. Raise OSError, ValueError or UsageError if it cannot be read."""
+    progress = plot.read_table(directory / PROGRESS)
+    if not progress["update"].size:
+        raise ValueError("it has not finished an update yet")
+    settings = directory / SETTINGS
+    return LoadedRun(directory, Config(**read_toml(str(settings), str(settings))), progress)
+
+
+def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
+    """Group the runs that differ in their seeds alone, in their order."""
+    members: dict[str, list[LoadedRun]] = {}
+    for run in runs:
+        members.setdefault(repr(shared_settings(run.config)), []).append(run)
+    settings: dict[str, list[dict[str, Any]]] = {}  # of the groups, by environment
+    for each in members.values():
+        config = each[0].config
+        settings.setdefault(config.env_name, []).append(shared_settings(config))
+    groups = []
+    for each in members.values():
+        config = each[0].config
+        words = differences(shared_settings(config), settings[config.env_name])
+        if len(settings) > 1 or not words:
+            words.insert(0, config.env_name)
+        groups.append(Group(in_one_line(", ".join(words)), config.env_name, each))
+    return groups
+
+
+def shared_settings(config: Config) -> dict[str, Any]:
+    """Return the settings that the runs of a group share: those that decide their results."""
+    values = {name: config.effective(name) for name in ALGORITHM if name != "seed"}
+    if config.lr_schedule != "constant":  # which depends on the number of updates
+        values["max_gradient_updates"] = config.max_gradient_updates
+    # The run that it branched off from. The observations decide on --small-net.
+    values["restore"] = os.path.relpath(config.restore) if config.restore else ""
+    del values["small_net"]
+    return values
+
+
+def differences(values: dict[str, Any], groups: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the settings, in words, in which the groups of an environment differ."""
+    words = []
+    for name, value in values.items():
+        others = {repr(group.get(name)): group.get(name) for group in groups}
+        if len(others) > 1:
+            words.append(in_words(name, value, [*others.values()]))
+    return words
+
+
+def in_words(name: str, value: Any, others: Sequence[Any]) -> str:
+    """Return a setting in words. A number has as many digits as make it differ from the others."""
+    word = flag(name)[2:]
+    if isinstance(value, bool):
+        return word if value else f"no {word}"
+    if isinstance(value, tuple):
+        value = " ".join(map(str, value))
+    elif isinstance(value, float):
+        numbers, digits = [each for each in others if isinstance(each, float)], 3
+        while len({f"{each:.{digits}g}" for each in numbers}) < len(numbers):
+            digits += 1
+        value = float(f"{value:.{digits}g}")
+    return f"{word} {'default' if value is None else 'none' if value == '' else value}"
+
+
+def draw(groups: Sequence[Group], by: str, window: int) -> "Figure":
+    """Draw the smoothed unperturbed returns of groups against one of CLOCKS.
+
+    Each environment has axes of its own, since returns of several cannot be compared.
+    """
+    label, column, unit = CLOCKS[by]
+    names = list(dict.fromkeys(group.env_name for group in groups))
+    y_label = f"unperturbed return (mean of {window} updates)"
+    figure, panels = plot.new_figure(names, label, y_label)
+    for axes, name in zip(panels, names, strict=True):
+        if by != "minutes":
+            axes.xaxis.set_major_formatter(plot.in_thousands())
+        targets = set()
+        for index, group in enumerate(groups):
+            if group.env_name == name:
+                lines = [(r.progress[column] / unit, smoothed(r, window)) for r in group.runs]
+                at, mean, std = plot.mean_line(lines)
+                several = len(lines) > 1
+                words = f"{group.label} ({len(lines)} seeds)" if several else group.label
+                runs, spread = (lines, std) if several else ((), None)
+                plot.curve(axes, (at, mean), words, index=index, runs=runs, spread=spread)
+                targets |= {run.config.target_return for run in group.runs}
+        if len(targets) == 1 and (target := targets.pop()) is not None:
+            plot.draw_target(axes, target)
+    note = "mean over seeds; band: ± 1 standard deviation; pale: single runs"
+    several = any(len(group.runs) > 1 for group in groups)
+    plot.add_legend(figure, columns=2, title=note if several else None)
+    return figure
+
+
+def smoothed(run: LoadedRun, window: int) -> DoubleArray:
+    """Return (updates,): the running mean of the unperturbed returns."""
+    return plot.running_mean(run.progress["unperturbed_return"], window)
+
+
+def summarise(group: Group, window: int) -> dict[str, Any]:
+    """Return the row of a group: the means of its runs' figures, and standard deviations of two."""
+    means = [smoothed(run, window) for run in group.runs]
+
+    def last(column: str) -> float:
+        return float(np.mean([run.progress[column][-1] for run in group.runs]))
+
+    row: dict[str, Any] = {
+        "label": group.label,
+        "seeds": len(group.runs),
+        "updates": last("update"),
+        "episodes": last("episodes"),
+        "frames": last("frames"),
+        "minutes": last("wall_seconds") / 60,
+    }
+    final = [mean[-1] for mean in means]
+    best = [np.fmax.reduce(mean[min(window, mean.size) - 1 :]) for mean in means]
+    for name, values in (("final", final), ("best", best)):
+        row[name] = float(np.mean(values))
+        row[f"{name}_std"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    speeds = [np.median(run.progress["steps_per_second"]) for run in group.runs]
+    return row | {"steps_per_second": float(np.mean(speeds))}
+
+
+def as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the table as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def as_markdown(rows: Sequence[dict[str, Any]], window: int, picture: str) -> str:
+    """Return the table as Markdown, with its legend and the picture below."""
+    table = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *map(cells, rows)]
+    lines = ["| " + " | ".join(row) + " |" for row in table]
+    link = f"![learning curves](<{picture}>)"
+    return "\n".join([*lines, "", LEGEND.format(window=window), "", link, ""])
+
+
+def for_terminal(rows: Sequence[dict[str, Any]], window: int) -> Any:
+    """Return the table for rich to print."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(caption=Text(LEGEND.format(window=window)), caption_justify="left")
+    for name in HEADER:
+        table.add_column(name, justify="left" if name == "group" else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, cells(row)))  # a Text: brackets are not markup
+    return table
+
+
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a row in words."""
+
+    def figure(name: str) -> str:
+        std = row[f"{name}_std"]
+        return f"{row[name]:,.2f}" + ("" if std is None else f" ± {std:,.2f}")
+
+    return (
+        row["label"],
+        str(row["seeds"]),
+        *(f"{row[name]:,.0f}" for name in ("updates", "episodes", "frames")),
+        f"{row['minutes']:,.2f}",
+        figure("final"),
+        figure("best"),
+        f"{row['steps_per_second']:,.0f}",
+    )

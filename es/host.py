@@ -15,8 +15,8 @@ from es.errors import Interrupted, Interrupts
 from es.rollouts.interface import OpenPool
 
 if TYPE_CHECKING:  # `learn` imports this file before it starts the workers: nothing heavy
-    from es.reports.record import Record
-    from es.reports.terminal import Terminal
+    from es.reports.console import Console
+    from es.reports.log import Record
     from es.train import Trainer
 
 AfterUpdate = Callable[["Record", "Trainer"], Any]
@@ -29,19 +29,19 @@ class Host(NamedTuple):
     ends if it returns False.
     """
 
-    console: Callable[..., Terminal]
+    console: Callable[..., Console]
     open_pool: OpenPool
     after_update: AfterUpdate
 
 
-def _terminal(**settings: Any) -> Terminal:
-    from es.reports.terminal import Terminal
+def _console(**settings: Any) -> Console:
+    from es.reports.console import Console
 
-    return Terminal(**settings)
+    return Console(**settings)
 
 
 COMMAND_LINE = Host(
-    _terminal,
+    _console,
     open_pool=lambda make, recipe, **settings: make(recipe, **settings),
     after_update=lambda record, trainer: None,
 )

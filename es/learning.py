@@ -1,7 +1,6 @@
 """learn: train from a script or a notebook, as the command line does."""
 
 import inspect
-import os
 import signal
 import threading
 from collections.abc import Callable, Mapping
@@ -17,7 +16,6 @@ from es.algorithm.noise import DoubleArray
 from es.config import FIELDS, TYPES, Config
 from es.errors import Interrupted, UsageError
 from es.host import COMMAND_LINE, Host, HostInterrupts, HostState
-from es.reports import NO_CURVE, one_shot
 from es.rollouts.by_value import ByValue
 from es.rollouts.interface import Pool
 from es.rollouts.pool_process import PoolProcess
@@ -28,7 +26,7 @@ from es.settings import KEYWORDS, errors_in_keywords, from_keywords, read_config
 if TYPE_CHECKING:  # torch and rich are imported while the pool's processes import theirs
     from es.checkpoint import Checkpoint
     from es.loading import Policy
-    from es.reports.record import Record
+    from es.reports.log import Record
     from es.train import Trainer
 
 Callback = Callable[["Record", "Policy"], Any]
@@ -82,13 +80,9 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
         if config.user_modules:
             search_last()
         process = _start_process(config, stack)
-        if not os.environ.get(NO_CURVE):
-            stack.callback(one_shot.discard)
-            with suppress(OSError):  # then the picture is drawn later
-                one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
         host.libraries()
         from es import train
-        from es.reports.host_terminal import HostTerminal
+        from es.reports.console import Console
 
         starting = stack.enter_context(ExitStack())
         starting.enter_context(_starting)
@@ -101,7 +95,7 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
 
         try:
             with HostInterrupts() as interrupts:
-                chosen = Host(HostTerminal, started, _Follower(callback))
+                chosen = Host(partial(Console, in_program=True), started, _Follower(callback))
                 outcome = train.train(config, checkpoint, interrupts, chosen)
         except Interrupted as error:
             raise KeyboardInterrupt from error
@@ -187,14 +181,13 @@ def _open_pool(
 def _read_history(path: Path) -> dict[str, DoubleArray]:
     import numpy as np
 
-    from es.reports.record import COLUMNS
-    from es.reports.tables import TableReader
-    from es.runs.directory import PROGRESS
+    from es.reports import PROGRESS
+    from es.reports.log import COLUMNS
+    from es.reports.plot import read_table
 
-    rows: list[dict[str, float]] = []
     with suppress(FileNotFoundError):  # a checkpoint that lies alone
-        rows += TableReader(path / PROGRESS, COLUMNS).new_rows()
-    return {name: np.array([row[name] for row in rows]) for name in COLUMNS}
+        return read_table(path / PROGRESS, COLUMNS)
+    return {name: np.empty(0) for name in COLUMNS}
 
 
 learn.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -40,7 +40,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     sweep = prepare(argv)
     from rich.console import Console as RichConsole
 
-    from es.reports.terminal import Terminal
+    from es.reports.console import Console
     from es.runs.directory import open_existing
     from es.sweeps import report, study
 
@@ -48,7 +48,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         stack.callback(open_existing(sweep.directory, "--dir").close)
         report.require_no_results(sweep.directory)
         found = stack.enter_context(study.open_study(sweep))
-        console = Terminal(silent=sweep.base.silent)
+        console = Console(silent=sweep.base.silent)
         stack.callback(console.close)
 
         def tell(trial: FrozenTrial) -> None:
@@ -116,7 +116,7 @@ def prepare(argv: Sequence[str]) -> Sweep:
     processes = _processes(base)
     jobs = flags.jobs or max(1, cores() // processes)
     with variables({CORES: str(max(1, cores() // jobs))}):  # of which a trial's master uses as many
-        cli.prepare(base, preload=FOR_TRIALS, picture=False)
+        cli.prepare(base, preload=FOR_TRIALS)
     from es.policy import describe
     from es.runs.directory import default_path
     from es.sweeps.space import fit_space, read_space

@@ -27,10 +27,14 @@ from es.errors import (
     summary_of,
 )
 from es.policy import describe, restored_normalizer
-from es.rendering.playing import Playing
-from es.rendering.show_frames import ShowFrames, frames_per_second, make_drawn
-from es.rendering.video import Video
-from es.rendering.window import Window, WindowClosed
+from es.reports.video import (
+    ShowFrames,
+    Video,
+    Window,
+    WindowClosed,
+    frames_per_second,
+    make_drawn,
+)
 from es.rollouts.interface import counted
 from es.rollouts.rollout import Actor, Episode, close, evaluation_seeds, rollout
 
@@ -88,11 +92,11 @@ def _test(
     episodes: list[Episode] = []
     ended: WindowClosed | Interrupted | None = None
     try:
-        playing = Playing(RichConsole(quiet=quiet), video, _count(config) or 0, cap)
+        playing = RichConsole(quiet=quiet).status("")  # on a terminal alone
         with _closing(env, config.env_name), playing:
             seeds = itertools.islice(_seeds(config, update), _count(config))
             for index, seed in enumerate(seeds):
-                playing.begin(index)
+                playing.update(f"Playing episode {index + 1} ...")
                 with interrupts.allowed():
                     episodes.append(_play(env, actor, seed, cap, config.env_name))
                 episode_return, steps = episodes[-1]
@@ -115,7 +119,7 @@ def _test(
         if path and several:
             path = path.with_stem(f"{path.stem}-return-{figures['mean']:.2f}")
     if video and path:
-        ended = _save(video, path, interrupts, say) or ended
+        _save(video, path, say)
     if ended:
         raise ended
 
@@ -145,23 +149,13 @@ def _play(env: gymnasium.Env, actor: Actor, seed: int, cap: int, name: str) -> E
         raise RunError(line, episode_trace(error)) from error
 
 
-def _save(
-    video: Video, path: Path, interrupts: Interrupts, say: Callable[[str], None]
-) -> Interrupted | None:
-    """Save a video; if the user interrupts the making of a GIF, save it as an MP4 beside it."""
+def _save(video: Video, path: Path, say: Callable[[str], None]) -> None:
+    """Give a video its name, unless there is no picture in it."""
     if not video.frames:
         video.discard()
-        return None
-    interrupted = None
-    try:
-        with interrupts.allowed():
-            video.save(path)
-    except Interrupted as early:
-        interrupted = early
-        path = path if path.suffix.lower() == ".mp4" else path.with_name(f"{path.name}.mp4")
-        video.save(path)
+        return
+    video.save(path)
     say(f"Recorded {path}: {video.frames} frames, {video.seconds:.1f} s")
-    return interrupted
 
 
 def _make(
@@ -170,11 +164,8 @@ def _make(
     """Return the environment that shows its frames, if any, and the video that they go to."""
     if config.video is None and (config.no_render or config.json):
         return make_env(environment), None
-    drawn = make_drawn(
-        partial(make_env, environment, "rgb_array"),
-        environment["kwargs"],
-        "to play it unseen give --no-render",
-    )
+    make = partial(make_env, environment, "rgb_array")
+    drawn = make_drawn(make, "to play it without pictures give --no-render")
     speed = frames_per_second(drawn, environment["frame_skip"])
     if config.video is None:
         return ShowFrames(drawn, Window(config.env_name, speed), "--test"), None

@@ -7,6 +7,7 @@ import secrets
 import time
 from contextlib import ExitStack, nullcontext
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,14 +15,14 @@ import torch
 from es.algorithm.shaping import Population, adaptive_cap, variable_cap
 from es.checkpoint import BEST, LATEST, RECENT, Checkpoint
 from es.config import Config
-from es.envs import make_env, may_wait_for_fire
+from es.envs import make_env
 from es.errors import Interrupts
 from es.host import COMMAND_LINE, AfterUpdate, Host
 from es.model import unflatten
 from es.policy import describe
-from es.rendering.show_frames import make_drawn
-from es.reports.advice import Advisor
-from es.reports.record import EvaluationRecord, Record, describe_evaluation, describe_population
+from es.reports.console import Console
+from es.reports.log import Record, describe_evaluation, describe_population
+from es.reports.video import require_drawable
 from es.rollouts.processes import ending_children
 from es.runs import finish
 from es.runs.evaluator import Evaluator
@@ -37,7 +38,7 @@ def train(
     """Train until an ending condition is met."""
     console = host.console(silent=config.silent, log_every=config.log_every)
     if met := finish.met_before(config, restored):
-        return finish.finished_already(config, restored, met, console, interrupts)
+        return finish.finished_already(config, restored, met, console)
     with ExitStack() as stack:
         stack.callback(console.close)
         if config.seed is None:
@@ -48,18 +49,18 @@ def train(
         with ending_children() if only_tried else nullcontext():
             setup, theta = describe(config, restored)
             if config.video_every:  # learn now whether the environment can be drawn
-                make = partial(make_env, setup.environment, "rgb_array")
-                remedy = "leave --video-every out, or give None"
-                make_drawn(make, setup.environment["kwargs"], remedy).close()
+                require_drawable(partial(make_env, setup.environment, "rgb_array"))
         run = start_run(config, restored, setup, theta, console, stack, host.open_pool)
         path = run.directory.path
         console.say(
             f"Num params in network: {theta.size}\nSeed: {config.seed}\nRun directory: {path}\n"
         )
-        trainer = Trainer(run, interrupts, host.after_update)
+        trainer = Trainer(run, console, interrupts, host.after_update)
         interrupts.defer()
         console.follow(finish.run_limits(run.config, path, run.counters), run.pool.describe)
-        interrupted, unwritten = finish.play_out(trainer.run, run.pool, run.monitor, interrupts)
+        interrupted, unwritten = finish.play_out(
+            trainer.run, run.pool, console, run.log, interrupts
+        )
         status, last_line = finish.conclude(
             run.config, trainer.counters, trainer.solved, path, interrupted, unwritten
         )
@@ -70,19 +71,20 @@ def train(
 class Trainer:
     """A run in progress. An update changes the strategy, the normalizer and the counters."""
 
-    def __init__(self, run: Run, interrupts: Interrupts, after_update: AfterUpdate) -> None:
-        self.after_update, self.interrupts = after_update, interrupts
-        self.config, self.setup, self.monitor = run.config, run.setup, run.monitor
+    def __init__(
+        self, run: Run, console: Console, interrupts: Interrupts, after_update: AfterUpdate
+    ) -> None:
+        self.after_update, self.console, self.interrupts = after_update, console, interrupts
+        self.config, self.setup, self.log = run.config, run.setup, run.log
         self.strategy, self.normalizer, self.counters = run.strategy, run.normalizer, run.counters
-        self.evaluator = Evaluator(run, interrupts)
-        self.advisor = Advisor(fire=may_wait_for_fire(run.setup.environment))
+        self.evaluator = Evaluator(run, console, interrupts)
         self.solved: dict[str, float] | None = None
         self.saved = self._checkpoint()  # the state after the last update
         self._start = time.monotonic() - run.counters.wall_seconds
 
     def run(self) -> None:
         """Update until an ending condition is met."""
-        self.monitor.commit({LATEST: self.saved})
+        self.log.commit({LATEST: self.saved})
         while True:
             if finish.evaluation_due(self.config, self.counters):
                 self.evaluate_for_best()
@@ -117,16 +119,14 @@ class Trainer:
             steps_per_second=self.evaluator.speed(),
         )
         film = self.saved if self._due(self.config.video_every) else None
-        self.monitor.commit(files, played=(record, population.returns), film=film)
-        self.monitor.console.report(
+        self.log.commit(files, played=(record, population.returns), film=film)
+        self.console.report(
             record,
             n=len(population.returns),
             cap=cap,
             use_adam=self.config.optimizer_name in ("adam", "adamw"),
             best=self.counters.best_score,
         )
-        for advice in self.advisor.advise(record, population, cap):
-            self.monitor.console.say(f"{advice}\n")
         return record
 
     def evaluate_for_best(self) -> None:
@@ -139,7 +139,7 @@ class Trainer:
         )
         self.saved = self.saved._replace(counters=self.counters)
         names = (BEST, LATEST) if is_best else (LATEST,)
-        self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
+        self.log.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
 
     def evaluate_for_target(self) -> None:
         """Evaluate the policy for --target-return, and save the state again with the outcome."""
@@ -155,10 +155,10 @@ class Trainer:
         self.counters = self.counters._replace(wall_seconds=time.monotonic() - self._start)
         self.saved = self.saved._replace(counters=self.counters, solved=self.solved)
         names = (BEST, LATEST) if self.solved else (LATEST,)
-        self.monitor.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
+        self.log.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
 
-    def _evaluation(self) -> EvaluationRecord | None:
-        """Return the evaluation of the current parameters, if there was one."""
+    def _evaluation(self) -> dict[str, Any] | None:
+        """Return the row of the evaluation of the current parameters, if there was one."""
         last = self.evaluator.last
         if last is None or last.update != self.counters.update:
             return None

@@ -53,10 +53,8 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs draw no learning curve, which takes longer than they do.
 
-    All but those of tests that are marked `picture`; in this process, they wait for it as long as
-    it takes.
+    All but those of tests that are marked `picture`.
     """
-    monkeypatch.setattr("es.reports.reporter.PICTURE_SECONDS", 600.0)
     if request.node.get_closest_marker("picture") is None:
         monkeypatch.setenv(NO_CURVE, "yes")
 

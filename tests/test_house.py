@@ -13,7 +13,7 @@ ENTRY_POINTS = {"main", "train", "test", "model", "envs", "compare", "sweep"}
 # What this package still does when it is imported.
 EFFECTS = {
     "es.environments.images", "es.envs", "es.learning", "es.model",
-    "es.environments.preload", "es.rollouts.fork_server", "es.reports.one_shot",
+    "es.environments.preload", "es.rollouts.fork_server",
 }  # fmt: skip
 
 

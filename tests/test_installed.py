@@ -32,13 +32,6 @@ from es import load_policy
 policy = load_policy("checkpoints/CartPole-v1/latest.safetensors")
 print(policy.env_id, policy([0.0, 0.0, 0.0, 0.0]) in (0, 1))
 """
-PATIENT = """
-import runpy, sys
-from es.reports import reporter
-reporter.PICTURE_SECONDS = 600.0  # beside other tests, its process may have to wait for a core
-del sys.argv[0]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 QUICK = ("--small-net", "--n", "4", "--max-gradient-updates", "2", "--seed", "1", "--workers", "2")
 
 
@@ -131,7 +124,7 @@ def test_nothing_is_imported_from_the_folder_that_the_program_is_started_in(impo
     started = [sys.executable, ROOT / "main.py", *QUICK, *reports]
     with monkeypatch.context() as context:
         context.setenv("PYTHONPATH", str(ROOT))
-        run(started[0], "-P", "-c", PATIENT, *started[1:], "--env-name", "CartPole-v1")
+        run(started[0], "-P", *started[1:], "--env-name", "CartPole-v1")
     assert Path("run/learning_curve.png").exists()
     assert Path("run/videos/update-1.mp4").exists()
     run(*started, "--env-name", "mine_alone:My-v0", "--video-every", "None")

@@ -18,7 +18,7 @@ import torch
 
 from es import learn, load_policy
 from es.errors import RunError, UsageError
-from es.reports.record import COLUMNS
+from es.reports.log import COLUMNS
 from es.rollouts.processes import PRELOAD
 from tests.awful import Awful
 from tests.checkpoints import RUN, read, rows, same, same_run, timeless

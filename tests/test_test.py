@@ -11,7 +11,7 @@ import pytest
 
 from es import __version__
 from es.envs import describe_env, make_env
-from es.rendering.show_frames import frames_per_second
+from es.reports.video import frames_per_second
 from es.rollouts.rollout import evaluation_seeds
 from tests.checkpoints import read
 

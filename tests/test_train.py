@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from es.reports.record import COLUMNS
+from es.reports.log import COLUMNS
 from tests.checkpoints import RUN, read, rows, same, same_run, settings, timeless
 from tests.conftest import CARTPOLE
 from tests.processes import ROOT, run_python

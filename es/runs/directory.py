@@ -13,10 +13,8 @@ from typing import IO
 
 from es.checkpoint import BEST, LATEST, replace
 from es.errors import UsageError
+from es.reports import PROGRESS, SETTINGS
 
-PROGRESS, EVALUATIONS = "progress.csv", "evaluations.csv"
-SETTINGS, CURVE = "config.toml", "learning_curve.png"
-VIDEOS = "videos"
 LOCK = ".lock"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR)
@@ -36,19 +34,9 @@ class RunDir:
     def __init__(self, path: Path, lock: IO[str]) -> None:
         self.path, self._lock = path, lock
 
-    def check(self) -> None:
-        """Raise OSError if the directory was moved, deleted or replaced."""
-        require_same(self._lock.fileno(), self.path / LOCK)
-
     def close(self) -> None:
         """Free the directory for another run."""
         self._lock.close()
-
-
-def require_same(descriptor: int, path: Path) -> None:
-    """Raise OSError unless `path` is the open file: what is written to the file would be lost."""
-    if not path.exists() or not os.path.samestat(os.fstat(descriptor), path.stat()):
-        raise OSError(errno.ESTALE, "it was moved, deleted or replaced")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from es.algorithm.shaping import (
     perturbations_needed,
 )
 from es.errors import ClusterError, Interrupts, RunError
+from es.reports.console import Console
 from es.rollouts.interface import counted
 from es.rollouts.rollout import (
     UNPERTURBED,
@@ -42,8 +43,8 @@ class Evaluator:
     last: the last evaluation, if there was one.
     """
 
-    def __init__(self, run: Run, interrupts: Interrupts) -> None:
-        self._run, self._interrupts = run, interrupts
+    def __init__(self, run: Run, console: Console, interrupts: Interrupts) -> None:
+        self._run, self._console, self._interrupts = run, console, interrupts
         self.last: Evaluation | None = None
         self._prepared: list[Task] = []  # which are being played already
         self._steps, self._since = 0, time.monotonic()  # for the speed
@@ -145,7 +146,7 @@ class Evaluator:
             if len(returns) == count or mean + 2 * std / math.sqrt(few - 1) < target:
                 break
         played = "" if len(returns) == count else f"the first {len(returns)} of "
-        self._run.monitor.console.say(
+        self._console.say(
             f"{name[0].upper()}{name[1:]}: mean {mean:.2f}, standard deviation {std:.2f} "
             f"over {played}{counted(count, 'fresh episode')}, in {time.monotonic() - start:.2f} s\n"
         )
@@ -184,7 +185,7 @@ class Evaluator:
         name: of the batch that they are part of. before, total: its episodes that have been played
         already, and all that are known of, for the console.
         """
-        console = self._run.monitor.console
+        console = self._console
         console.begin(name, max(total, before + len(tasks)))
         console.progress(before)
 

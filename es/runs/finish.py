@@ -3,22 +3,16 @@
 import math
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from es.checkpoint import LATEST, Checkpoint, Counters
-from es.config import FIELDS, Config, flag
+from es.config import FIELDS, Config
 from es.errors import Interrupted, Interrupts, RunError, command
-from es.rendering.window import watching
-from es.reports.advice import after_missing_the_target
-from es.reports.films import VideoRecorder, waiting
-from es.reports.live_view import RunLimits
-from es.reports.reporter import Reporter
-from es.reports.tables import read_progress
-from es.reports.terminal import Terminal
+from es.reports.console import Console, RunLimits
+from es.reports.log import Log
+from es.reports.video import flags_to_watch
 from es.rollouts.interface import Pool, counted
-from es.runs.directory import PROGRESS, open_existing
 from es.settings import scored_alike
 
 MISSED = 1  # exit status of a run that did not reach its target
@@ -105,22 +99,14 @@ def pausing(config: Config, counters: Counters) -> bool:
 
 
 def finished_already(
-    config: Config, restored: Checkpoint | None, met: str, console: Terminal, interrupts: Interrupts
+    config: Config, restored: Checkpoint | None, met: str, console: Console
 ) -> Outcome:
-    """Record the videos that the run has left undone; return how it ended.
-
-    met: the ending condition. Raise UsageError if another process works on the run.
-    """
-    checkpoint = Path(config.restore)
-    if checkpoint.name == LATEST and waiting(checkpoint.parent):
-        with closing(open_existing(checkpoint.parent, "--restore")) as directory:
-            interrupts.defer()
-            recorder = VideoRecorder(directory, config.flags_to_restore, console)
-            recorder.close(lambda: interrupts.received is not None)
+    """Say that the restored run has ended; return how. met: the ending condition."""
     console.close(
         f"Finished already: the run of {config.restore} has reached {met}: raise that to carry on."
     )
     assert restored is not None
+    checkpoint = Path(config.restore)
     solved = solved_before(config, restored) is not None
     return Outcome(0, checkpoint.parent, solved, restored)
 
@@ -140,7 +126,7 @@ def carry_on_command(config: Config, checkpoint: Path, *flags: str) -> str:
 
 
 def play_out(
-    loop: Callable[[], None], pool: Pool, monitor: Reporter, interrupts: Interrupts
+    loop: Callable[[], None], pool: Pool, console: Console, log: Log, interrupts: Interrupts
 ) -> tuple[Interrupted | None, Mapping[str, str]]:
     """Run the master loop to its end, then end workers and reports, after an error as well.
 
@@ -155,11 +141,11 @@ def play_out(
     except BrokenPipeError:  # nobody reads the output any more, as after `| head`
         interrupted = Interrupted(signal.SIGPIPE)
     finally:
-        monitor.console.stop()
+        console.stop()
         try:
             pool.close()  # first: its processes take the cores that the last picture needs
         finally:
-            unwritten = monitor.close(
+            unwritten = log.close(
                 hurried=lambda: interrupted is not None or interrupts.received is not None
             )
     return interrupted, unwritten
@@ -212,33 +198,22 @@ def conclude(
 def how_to_watch(config: Config, checkpoint: Path, *, drawable: bool) -> str:
     """Return the command that shows a policy or, if its environment has no pictures, plays it."""
     what = "Watch it:" if drawable else "Play it (its environment has no render mode rgb_array):"
-    play = continue_command(config, checkpoint, *watching(drawable=drawable))
+    play = continue_command(config, checkpoint, *flags_to_watch(drawable=drawable))
     return f"{what}\n  {play}"
 
 
 def say_last(
-    config: Config, run: Path, console: Terminal, status: int, last_line: str, *, drawable: bool
+    config: Config, run: Path, console: Console, status: int, last_line: str, *, drawable: bool
 ) -> None:
     """Say what to try after a run that missed its target, how to watch it, and the last line.
 
     run: its directory. drawable: whether its environment can be drawn.
     """
     if status == MISSED:
-        console.say(_advice(config, run))
+        carry_on = carry_on_command(config, run / LATEST)
+        console.say(
+            "Try another --seed, a larger --sigma or a search for settings (sweep.py). Or raise "
+            f"the limit and continue:\n  {carry_on}"
+        )
     console.say(how_to_watch(config, run / LATEST, drawable=drawable))
     console.close(last_line)
-
-
-def _advice(config: Config, run_dir: Path) -> str:
-    """Return what to try after a run that did not reach its target, if its figures can be read."""
-    with suppress(OSError, ValueError):
-        progress = read_progress(run_dir / PROGRESS)
-        higher: list[str] = []
-        for name in LIMITS:
-            if getattr(config, name) != FIELDS[name].default:
-                higher += flag(name), str(2 * getattr(config, name))
-        if config.lr_schedule != "constant":  # which then takes another course
-            higher.append("--override")
-        carry_on = carry_on_command(config, run_dir / LATEST, *higher)
-        return after_missing_the_target(progress, carry_on)
-    return ""

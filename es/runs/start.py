@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 from es.algorithm.noise import FloatArray, SumNoise, weighted_sum
 from es.algorithm.statistics import Normalizer
 from es.algorithm.strategy import Strategy
-from es.checkpoint import BEST, Checkpoint, Counters, load
+from es.checkpoint import BEST, Checkpoint, Counters, load, replace
 from es.config import Config
 from es.errors import UsageError
 from es.policy import restored_normalizer
-from es.reports.reporter import Reporter
-from es.reports.terminal import Terminal
-from es.reports.wandb import WandbReporter
+from es.reports import NO_CURVE, SETTINGS
+from es.reports.console import Console
+from es.reports.log import Log, require_wandb, start_wandb
+from es.reports.plot import Curve
+from es.reports.video import Recorder
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.interface import OpenPool, Pool
 from es.rollouts.pool import WorkerPool
@@ -37,7 +39,7 @@ class Run(NamedTuple):
     normalizer: Normalizer | None
     counters: Counters
     pool: Pool
-    monitor: Reporter
+    log: Log
 
 
 def start_run(
@@ -45,7 +47,7 @@ def start_run(
     restored: Checkpoint | None,
     setup: Setup,
     theta: FloatArray,
-    console: Terminal,
+    console: Console,
     stack: ExitStack,
     open_pool: OpenPool,
 ) -> Run:
@@ -53,9 +55,8 @@ def start_run(
 
     Raise UsageError, with nothing on disk changed, if settings and checkpoint do not fit.
     """
-    wandb = None
     if config.wandb:
-        wandb = WandbReporter(console.say, console.warn)
+        require_wandb()
     ours = restored if restored and restored.config else None  # or else weights alone
     if setup.network["kind"] == "mlp" and not config.small_net:
         console.say(
@@ -106,24 +107,30 @@ def start_run(
     config = dataclasses.replace(config, restore=origin, run_dir=run_dir, override=override)
     title = _title(config, ours, path) if ours and same_run else TITLE
     with rundir.writable(directory.path):
-        rundir.write_text(directory.path / rundir.SETTINGS, write_toml(config.saved(), title))
-        monitor = Reporter(
-            directory,
-            console,
-            title=config.env_name,
-            counters=counters,
-            target=config.target_return,
-            settings=config.hyperparameters(),
-            filmed=config.flags_to_restore if config.video_every else None,
-            wandb=wandb,
-        )
-    if wandb:
-        wandb.begin(directory.path, config.saved())
-    return Run(config, setup, directory, strategy, normalizer, counters, pool, monitor)
+        replace(directory.path / SETTINGS, write_toml(config.saved(), title).encode())
+        log = _open_log(config, directory.path, counters, console)
+    return Run(config, setup, directory, strategy, normalizer, counters, pool, log)
+
+
+def _open_log(config: Config, path: Path, counters: Counters, console: Console) -> Log:
+    return Log(
+        path,
+        counters,
+        settings=config.hyperparameters(),
+        say=console.say,
+        warn=console.warn,
+        curve=None if os.environ.get(NO_CURVE) else Curve(path),
+        recorder=(
+            Recorder(path, config.flags_to_restore, console.say, console.warn)
+            if config.video_every
+            else None
+        ),
+        wandb=start_wandb(path, config.saved(), console.say) if config.wandb else None,
+    )
 
 
 def _start_pool(
-    config: Config, setup: Setup, theta: FloatArray, console: Terminal, open_pool: OpenPool
+    config: Config, setup: Setup, theta: FloatArray, console: Console, open_pool: OpenPool
 ) -> tuple[Pool, SumNoise]:
     """Return the pool that plays, and the function that sums noise."""
     recipe, here = setup.recipe, partial(weighted_sum, threads=cores())
@@ -186,7 +193,7 @@ def _title(config: Config, ours: Checkpoint, path: Path) -> str:
     """Return the comments of a continued run's settings file: a line for each change so far."""
     lines: list[str] = []
     with suppress(OSError, ValueError):
-        text = (path / rundir.SETTINGS).read_text("utf-8")
+        text = (path / SETTINGS).read_text("utf-8")
         lines += [line for line in text.splitlines() if line.startswith("# until ")]
     if line := change_line(config, settings_of(ours), ours.counters.update):
         lines.append(line)

@@ -10,8 +10,8 @@ from optuna.trial import FrozenTrial, TrialState
 from es.checkpoint import LATEST
 from es.config import Config, flag
 from es.errors import RunError, UsageError, command, in_one_line
-from es.reports import plotting
-from es.reports.terminal import Terminal
+from es.reports import plot
+from es.reports.console import Console
 from es.rollouts.interface import counted
 from es.runs.directory import write_text
 from es.runs.finish import how_to_watch
@@ -88,7 +88,7 @@ def write_tables(study: optuna.Study, sweep: Sweep) -> None:
         write_text(sweep.directory / BEST_SETTINGS, text)
 
 
-def conclude(study: optuna.Study, sweep: Sweep, console: Terminal) -> str:
+def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
     """Say what was found, and draw importances; return the last line to say.
 
     Raises RunError if no trial is complete.
@@ -161,12 +161,12 @@ def _draw_importance(study: optuna.Study, sweep: Sweep) -> str:
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=GOOD)
         found = optuna.importance.get_param_importances(study, evaluator=evaluator)
     title = f"{sweep.base.env_name}: what the best of {len(complete)} trials have in common"
-    figure, (axes,) = plotting.new_figure(
+    figure, (axes,) = plot.new_figure(
         [title], "importance (PED-ANOVA)", "", height=1.2 + 0.35 * len(found)
     )
-    bars = axes.barh([flag(name)[2:] for name in found], [*found.values()], color=plotting.BLUE)
+    bars = axes.barh([flag(name)[2:] for name in found], [*found.values()], color=plot.COLOURS[0])
     axes.bar_label(bars, fmt="%.2f", padding=3)
     axes.invert_yaxis()  # the most important one on top
     axes.margins(x=0.12)
-    plotting.save(figure, sweep.directory / IMPORTANCE)
+    plot.save(figure, sweep.directory / IMPORTANCE)
     return f"Which settings matter: {sweep.directory / IMPORTANCE}"

@@ -17,9 +17,10 @@ import optuna
 
 from es.checkpoint import LATEST
 from es.config import Config
-from es.reports.tables import TableReader
+from es.reports import PROGRESS
+from es.reports.plot import read_table
 from es.rollouts.processes import end_group, for_helpers
-from es.runs.directory import PROGRESS, write_text
+from es.runs.directory import write_text
 from es.settings import write_toml
 from es.sweeps.trial import OUTCOME, TRIAL_SETTINGS, Play, run_trial
 
@@ -54,7 +55,7 @@ class RunningTrial:
         self, trial: optuna.Trial, config: Config, directory: Path, play: Play, reported: int = 0
     ) -> None:
         self.trial, self.pruned, self.frames = trial, False, 0
-        self._directory, self._rows = directory, TableReader(directory / PROGRESS)
+        self._directory, self._rows = directory, 0  # of progress.csv that were read
         self._returns: deque[float] = deque(maxlen=MEAN_OF)
         (self._column, self._total), self._milestone = budget(config), reported
         if not (directory / LATEST).exists():  # it was interrupted before it had saved anything
@@ -70,10 +71,13 @@ class RunningTrial:
         """Report the milestones that were reached; interrupt the trial if Optuna prunes it."""
         before = self._milestone
         with contextlib.suppress(OSError, ValueError):  # it is not there yet, or is damaged
-            for row in self._rows.new_rows():
-                self.frames = int(row["frames"])
-                self._returns.append(row["unperturbed_return"])
-                reached = min(MILESTONES, int(MILESTONES * row[self._column] / self._total))
+            table = read_table(self._directory / PROGRESS)
+            for row in range(self._rows, table["frames"].size):
+                self._rows += 1
+                self.frames = int(table["frames"][row])
+                self._returns.append(float(table["unperturbed_return"][row]))
+                share = table[self._column][row] / self._total
+                reached = min(MILESTONES, int(MILESTONES * share))
                 while self._milestone < reached:
                     self._milestone += 1
                     self.trial.report(self._mean, self._milestone)

@@ -7,7 +7,7 @@ import numpy as np
 
 from es.algorithm.noise import Stream, derive_seeds
 from es.policy import describe
-from es.reports.terminal import Terminal
+from es.reports.console import Console
 from es.rollouts.rollout import evaluation_seeds, rollout
 from tests.checkpoints import RUN, read, rows, timeless
 
@@ -95,8 +95,8 @@ def test_a_batch_that_is_played_in_parts_is_counted_as_one(program, monkeypatch)
     def progress(terminal, done):
         counts.setdefault(terminal.name, []).append(done)
 
-    monkeypatch.setattr(Terminal, "begin", begin)
-    monkeypatch.setattr(Terminal, "progress", progress)
+    monkeypatch.setattr(Console, "begin", begin)
+    monkeypatch.setattr(Console, "progress", progress)
     program.train("--target-return", 5, "--eval-episodes", 10)
     assert totals["evaluation after 0 updates"] == [10, 10]
     assert counts["evaluation after 0 updates"][-1] == 10

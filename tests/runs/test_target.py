@@ -141,8 +141,8 @@ def test_a_few_episodes_end_an_evaluation_that_two_standard_errors_do_not_save(
     run: Any = SimpleNamespace(
         config=Config(eval_episodes=20, target_return=target),
         strategy=SimpleNamespace(seed=1),
-        monitor=SimpleNamespace(console=SimpleNamespace(say=lambda line: None)),
     )
+    console: Any = SimpleNamespace(say=lambda line: None)
     counts = []
 
     def play(self, tasks, name):
@@ -150,7 +150,7 @@ def test_a_few_episodes_end_an_evaluation_that_two_standard_errors_do_not_save(
         return [SimpleNamespace(episode_return=value) for value in (first * 3)[: len(tasks)]]
 
     monkeypatch.setattr(Evaluator, "_play", play)
-    assert Evaluator(run, Interrupts()).reach_target(3) is None
+    assert Evaluator(run, console, Interrupts()).reach_target(3) is None
     assert counts == played
 
 

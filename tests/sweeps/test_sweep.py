@@ -13,7 +13,7 @@ import pytest
 from optuna.trial import TrialState
 
 from es.config import Config
-from es.reports.tables import OF_UPDATES
+from es.reports.plot import COLUMNS
 from es.rollouts.processes import CORES
 from es.runs.directory import open_existing
 from es.sweeps.running_trial import RunningTrial
@@ -132,9 +132,9 @@ def test_optuna_is_asked_to_prune_once_for_each_new_milestone(monkeypatch):
     # It was interrupted after its second milestone.
     running = RunningTrial(trial, config, Path("trial"), play=Mock(), reported=2)
     with Path("trial/progress.csv").open("w") as table:
-        print(*OF_UPDATES, sep=",", file=table)
+        print(*COLUMNS, sep=",", file=table)
         for update in range(1, 5):
-            print(*[update] * len(OF_UPDATES), sep=",", file=table, flush=True)
+            print(*[update] * len(COLUMNS), sep=",", file=table, flush=True)
             for _ in range(3):
                 running.follow()
     assert [call.args[1] for call in trial.report.call_args_list] == [3, 4]

@@ -1,1 +1,0 @@
-"""Pictures of episodes: in a window, or recorded as a video."""

@@ -1,0 +1,354 @@
+"""Pictures: the learning curve of a run, and the comparison of several.
+
+`python -m es.reports.plot RUN` draws the learning curve of a run. Matplotlib takes longer over a
+picture than a small environment over an update, so a process of low priority does that for a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import tomllib
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from es.checkpoint import replace
+from es.errors import in_one_line
+from es.reports import CURVE, PROGRESS, SETTINGS
+from es.rollouts.processes import end_group, importing_variables
+
+if TYPE_CHECKING:  # Matplotlib is imported where something is drawn
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
+
+DoubleArray = npt.NDArray[np.float64]
+Line = tuple[DoubleArray, DoubleArray]  # (points,) each: x and y
+
+# The colours of Okabe and Ito (2008), which colour-blind people can tell apart, without the yellow,
+# which is too pale for a line.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+DASHES = ((6, 2), (6, 2, 1, 2), (1.5, 1.5), (6, 2, 1, 2, 1, 2), (3, 1))
+STYLES = ("-", *((0, dashes) for dashes in DASHES))
+WIDTH, HEIGHT = 8.0, 5.0  # inches of axes with their labels
+LABEL_WIDTH = 60  # characters of a legend's line
+POINTS = 500  # of a mean line
+COLUMNS = (
+    "update", "episodes", "frames", "wall_seconds", "return_mean", "return_max", "return_min",
+    "unperturbed_return", "steps_per_second",
+)  # fmt: skip
+REDRAW_SECONDS = 10.0
+HURRIED_SECONDS = 2.2  # to wait for the last picture after Ctrl-C
+LOWEST_PRIORITY = 19  # as `nice` counts
+
+
+class Helper(subprocess.Popen[bytes]):
+    """A process that runs `python -m WORDS...` beside a run. Raise OSError if it cannot start.
+
+    Its process group is its own, so that Ctrl-C in the terminal does not reach it.
+    """
+
+    def __init__(self, *words: str, nice: int = LOWEST_PRIORITY) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
+        super().__init__(
+            # -P: do not import from the current folder, where a user's files may have our names.
+            ["nice", "-n", str(nice), sys.executable, "-P", "-m", *words],
+            # Matplotlib reads the last one. A notebook's value may name what is not installed here.
+            env=os.environ | importing_variables() | {"MPLBACKEND": "agg"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            process_group=0,
+        )
+
+    def hasten(self) -> bool:
+        """Give it the usual priority, unless it has ended. Return False if that is forbidden."""
+        try:
+            if self.poll() is None:
+                os.setpriority(os.PRIO_PGRP, self.pid, os.getpriority(os.PRIO_PROCESS, 0))
+        except PermissionError:
+            return False
+        return True
+
+    def end(self) -> str:
+        """End it. Return the last line of its errors if it has failed, or else ""."""
+        status = self.poll()
+        end_group(self.pid)
+        self.communicate()
+        with self._errors as file:
+            file.seek(0)
+            words = file.read().decode(errors="replace").strip().rpartition("\n")[2]
+        return in_one_line(words) or f"status {status}" if status else ""
+
+
+class Curve:
+    """Redraw the learning curve of the run in `path` from time to time.
+
+    One process draws all pictures. It imports Matplotlib at once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._words = (__name__, str(path.resolve()), "--follow")
+        self._helper: Helper | None = None
+        self._failure = ""
+        self._requested = False
+        self._due = time.monotonic() + REDRAW_SECONDS
+        self._start(LOWEST_PRIORITY)
+
+    def request(self) -> None:
+        """Redraw the picture, unless that was done a few seconds ago."""
+        self._requested = True
+        if time.monotonic() >= self._due:
+            self._draw(LOWEST_PRIORITY)
+            self._due = time.monotonic() + REDRAW_SECONDS
+
+    def close(self, hurried: Callable[[], bool]) -> str:
+        """Draw the last state. Return why that has failed, or else "".
+
+        hurried: returns whether the user does not want to wait.
+        """
+        start = time.monotonic()
+        if self._helper and not (self._requested and self._helper.hasten()):
+            self._helper.end()
+            self._helper = None
+        if not self._requested:
+            return ""
+        self._draw(os.getpriority(os.PRIO_PROCESS, 0))
+        if self._helper is None:
+            return self._failure
+        assert self._helper.stdin is not None
+        self._helper.stdin.close()  # so that it ends
+        self._helper.stdin = None
+        while self._helper.poll() is None:
+            if hurried() and time.monotonic() - start >= HURRIED_SECONDS:
+                self._helper.end()
+                return "it was not drawn in time"
+            time.sleep(0.01)
+        return self._helper.end()
+
+    def _start(self, nice: int) -> None:
+        try:
+            self._helper = Helper(*self._words, nice=nice)
+        except OSError as error:  # a missing picture is no reason to end a run
+            self._failure = str(error)
+
+    def _draw(self, nice: int) -> None:
+        """Have the picture drawn. nice: the priority of a process that has to be started."""
+        if self._helper and self._helper.poll() is not None:
+            self._failure = self._helper.end()
+            self._helper = None
+        if self._helper is None:
+            self._start(nice)
+        if self._helper and self._helper.stdin:
+            with contextlib.suppress(OSError):  # it has just died
+                os.write(self._helper.stdin.fileno(), b"\n")
+
+
+def read_table(path: Path, columns: Sequence[str] = COLUMNS) -> dict[str, DoubleArray]:
+    """Return columns of a run's table by name: (rows,) each.
+
+    Raise OSError, or ValueError if the file is no such table.
+    """
+    with path.open(encoding="utf-8") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a table without rows
+        names = file.readline().strip().split(",")
+        if missing := [name for name in columns if name not in names]:
+            raise ValueError(f"it has no column {missing[0]}")
+        places = [names.index(name) for name in columns]
+        rows = np.loadtxt(file, delimiter=",", usecols=places, ndmin=2).reshape(-1, len(places))
+    return dict(zip(columns, rows.T, strict=True))
+
+
+def running_mean(values: DoubleArray, window: int) -> DoubleArray:
+    """Return (updates,): the mean of the last `window` values up to each, without NaN.
+
+    At the beginning it is the mean of fewer.
+    """
+    if not values.size:
+        return values
+    known, ones = np.isfinite(values), np.ones(min(window, values.size))
+    sums = np.convolve(np.where(known, values, 0.0), ones)[: values.size]
+    counts = np.convolve(known, ones)[: values.size]
+    return np.divide(sums, counts, out=np.full(values.size, np.nan), where=counts > 0.5)
+
+
+def smoothing_window(updates: int) -> int:
+    """Return the number of updates over which a picture of a run is smoothed."""
+    return max(2, min(10, updates // 5), updates // 50)
+
+
+def mean_line(lines: Sequence[Line]) -> tuple[DoubleArray, DoubleArray, DoubleArray]:
+    """Return x, mean and standard deviation, (points,) each, of the lines where all have values.
+
+    A line is straight between its points. If the lines have no stretch in common, there are no
+    points. The deviation of a single line is 0.
+    """
+    first, last = max(at[0] for at, _ in lines), min(at[-1] for at, _ in lines)
+    grid = np.unique(np.linspace(first, last, POINTS)) if first <= last else np.empty(0)
+    values = np.array([np.interp(grid, at, line) for at, line in lines])
+    return grid, values.mean(axis=0), values.std(axis=0, ddof=min(1, len(lines) - 1))
+
+
+def draw_run(path: Path) -> None:
+    """Replace the learning curve of a run. Raise OSError, or ValueError for a damaged table."""
+    settings = tomllib.loads((path / SETTINGS).read_text(encoding="utf-8"))
+    table = read_table(path / PROGRESS)
+    save(learning_curve(table, settings["env-name"], settings.get("target-return")), path / CURVE)
+
+
+def learning_curve(
+    progress: dict[str, DoubleArray], title: str, target: float | None = None
+) -> Figure:
+    """Draw a run's returns. progress: columns of progress.csv. target: the --target-return."""
+    figure, (axes,) = new_figure([title], "episodes", "return (sum of an episode's rewards)")
+    axes.xaxis.set_major_formatter(in_thousands())
+    episodes, unperturbed = progress["episodes"], progress["unperturbed_return"]
+    axes.fill_between(
+        episodes, progress["return_min"], progress["return_max"],
+        color="0.85", linewidth=0, label="population: min to max",
+    )  # fmt: skip
+    window = smoothing_window(episodes.size)
+    curve(axes, (episodes, progress["return_mean"]), "population: average", index=1)
+    smoothed = episodes, running_mean(unperturbed, window)
+    label = f"unperturbed: mean of {window} updates (pale: each one)"
+    curve(axes, smoothed, label, index=0, runs=[(episodes, unperturbed)])
+    if target is not None:
+        draw_target(axes, target)
+    if 1 in progress["update"][:1]:  # not the start of a run that branched off from another
+        axes.set_xlim(left=0)
+    if episodes.size:
+        _count_frames(axes, np.append(0, episodes), np.append(0, progress["frames"]))
+    add_legend(figure, columns=2)
+    return figure
+
+
+def curve(
+    axes: Axes, line: Line, label: str, *, index: int,
+    runs: Sequence[Line] = (), spread: DoubleArray | None = None,
+) -> None:  # fmt: skip
+    """Draw a line, with pale lines of the runs behind it, and a band of width `spread` around it.
+
+    index: of the colour and the style. spread: (points,), to both sides. A line of fewer than three
+    points has dots.
+    """
+    colour = COLOURS[index % len(COLOURS)]
+    for at, values in runs:
+        axes.plot(at, values, color=colour, linewidth=0.8, alpha=0.4)
+    at, values = line
+    if spread is not None:
+        axes.fill_between(
+            at, values - spread, values + spread, color=colour, alpha=0.18, linewidth=0
+        )
+    dots = "." if np.isfinite(values).sum() < 3 else None
+    style = STYLES[index % len(STYLES)]
+    # A label that starts with _ would be left out of the legend.
+    name = f" {label}" if label.startswith("_") else label
+    axes.plot(
+        at, values, color=colour, linewidth=2, linestyle=style, marker=dots, label=name, zorder=3
+    )
+
+
+def _count_frames(axes: Axes, episodes: DoubleArray, frames: DoubleArray) -> None:
+    """Label the episodes along an axis above with the frames that were played until then."""
+    spell = in_thousands()
+
+    def frames_at(episode: float, _: float) -> str:
+        if not 0 <= episode <= episodes[-1]:
+            return ""
+        return spell(float(f"{np.interp(episode, episodes, frames):.3g}"))
+
+    above = axes.secondary_xaxis("top")
+    above.set_xlabel("frames (steps of these episodes)")
+    above.xaxis.set_major_formatter(frames_at)
+
+
+def new_figure(
+    titles: Sequence[str], x_label: str, y_label: str, *, height: float = HEIGHT
+) -> tuple[Figure, list[Axes]]:
+    """Return an empty picture, with axes for each title: up to three in a column, more in a grid.
+
+    height: of axes with their labels, in inches.
+    """
+    # Matplotlib reports missing fonts, glyphs and cache folders in log lines and warnings.
+    logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", "Glyph .* missing from font")
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    matplotlib.rcParams["text.parse_math"] = False  # a name may have dollar signs
+    matplotlib.rcParams["agg.path.chunksize"] = 10_000  # for lines of a million updates
+    many = len(titles) > 3
+    columns = math.ceil(math.sqrt(len(titles) * HEIGHT / WIDTH)) if many else 1
+    rows = math.ceil(len(titles) / columns)
+    scale = 0.8 if many else 1.0
+    size = (scale * WIDTH * columns, scale * height * rows)
+    figure = Figure(figsize=size, dpi=120, layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    while len(panels) > len(titles):
+        panels.pop().remove()
+    for axes, title in zip(panels, titles, strict=True):
+        axes.set(title=title, xlabel=x_label, ylabel=y_label, axisbelow=True)
+        axes.margins(x=0.02)
+        axes.grid(color="0.9")
+        axes.spines[["top", "right"]].set_color("0.8")
+    return figure, panels
+
+
+def in_thousands() -> EngFormatter:
+    """Return a formatter that writes large counts along an axis as 20k and 1.5M."""
+    from matplotlib.ticker import EngFormatter
+
+    return EngFormatter(sep="")
+
+
+def draw_target(axes: Axes, target: float) -> None:
+    """Draw a dashed line at the --target-return."""
+    axes.axhline(target, color="black", linewidth=1.2, linestyle=(0, (4, 4)))
+    axes.annotate(  # at the left, where curves are seldom that high
+        f"solved at {target:g}", (0.01, target), (0, -3), xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points", verticalalignment="top", fontsize="small", zorder=4,
+    )  # fmt: skip
+
+
+def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
+    """Put a legend below the axes. columns: of the legend."""
+    legend = figure.legend(
+        loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5, title=title
+    )
+    for text in legend.get_texts():
+        text.set_text(textwrap.fill(text.get_text(), LABEL_WIDTH))
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Replace the picture in a file. Raise OSError."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", bbox_inches="tight")
+    replace(path, content.getvalue())
+
+
+def main(words: Sequence[str]) -> None:
+    """Draw a run once, or with --follow for each line that is read."""
+    path = Path(words[0])
+    if "--follow" not in words:
+        draw_run(path)
+        return
+    new_figure([""], "", "")  # imports Matplotlib
+    while os.read(sys.stdin.fileno(), 4096):
+        draw_run(path)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

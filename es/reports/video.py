@@ -1,0 +1,433 @@
+"""Pictures of episodes: in a window, as videos, and as videos during a training."""
+
+import contextlib
+import importlib
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from numbers import Real
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import gymnasium
+import numpy as np
+
+from es.checkpoint import Checkpoint, save
+from es.errors import UsageError, summary_of
+from es.reports import VIDEOS
+from es.reports.plot import LOWEST_PRIORITY, Helper
+
+SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels: small pictures such as Atari's are enlarged
+CAPTION_HEIGHT = 28  # pixels, above the picture
+BACKGROUND, INK = (32, 32, 32), (255, 255, 255)
+GIF_WIDTH, GIF_SPEED = 320, 20.0  # pixels and pictures a second at most: GIFs grow large
+
+
+class Picture(NamedTuple):
+    """A picture after a reset or a step. pixels: (height, width, 3) uint8.
+
+    episode: its number, from 1. episode_return: the return of the episode so far.
+    """
+
+    pixels: np.ndarray
+    episode: int
+    episode_return: float
+
+
+class Viewer(Protocol):
+    """A receiver of pictures: a window or a video."""
+
+    def show(self, picture: Picture) -> None:
+        """Show the next picture."""
+
+    def close(self) -> None:
+        """End. No more pictures come."""
+
+
+class ShowFrames(gymnasium.Wrapper):
+    """Show a viewer every picture of an environment that renders to arrays.
+
+    Raise UsageError, which names `flag`, if there are no pictures.
+    """
+
+    def __init__(self, env: gymnasium.Env, viewer: Viewer, flag: str) -> None:
+        super().__init__(env)
+        self._viewer, self._flag = viewer, flag
+        self._episode, self._return = 0, 0.0
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode and show its first picture."""
+        outcome = super().reset(**kwargs)
+        self._episode, self._return = self._episode + 1, 0.0
+        self._show()
+        return outcome
+
+    def step(self, action: Any) -> Any:
+        """Play a step and show it."""
+        outcome = super().step(action)
+        self._return += np.asarray(outcome[1]).item()  # it may be an array of one number
+        self._show()
+        return outcome
+
+    def close(self) -> None:
+        """Close the viewer and the environment."""
+        self._viewer.close()
+        super().close()
+
+    def _show(self) -> None:
+        pixels = draw(self.env, f"{self._flag}: ", "give --no-render")
+        self._viewer.show(Picture(pixels, self._episode, self._return))
+
+
+def draw(env: gymnasium.Env, prefix: str, remedy: str) -> np.ndarray:
+    """Return the picture of an environment: (height, width, 3) uint8. Raise UsageError.
+
+    prefix, remedy: the beginning and the end of the error.
+    """
+    try:
+        return as_bytes(env.render())
+    except Exception as error:  # no graphics for the simulator, or no pictures at all
+        raise UsageError(
+            f"{prefix}the environment cannot be drawn ({summary_of(error)}); {remedy}, or see "
+            "docs/environments.md"
+        ) from error
+
+
+def as_bytes(picture: Any) -> np.ndarray:
+    """Return what an environment's render() has returned as (height, width, 3) uint8.
+
+    Pictures of floats may go up to 1 or up to 255. Those of truth values go up to 1. Raise
+    ValueError for other things.
+    """
+    pixels = np.asarray(picture)
+    if pixels.dtype.kind not in "buif":
+        raise ValueError(f"its render() returned a {type(picture).__name__}, not a picture")
+    if pixels.ndim != 3 or pixels.shape[2] not in (3, 4) or not pixels.size:
+        raise ValueError(f"its pictures have the shape {pixels.shape}")
+    if pixels.dtype.kind in "bf" and pixels.max() <= 1:
+        pixels = pixels * 255
+    return pixels[..., :3].astype(np.uint8)  # without transparency
+
+
+def make_drawn(make: Callable[[], gymnasium.Env], remedy: str) -> gymnasium.Env:
+    """Return an environment that renders.
+
+    make: makes it with the render mode rgb_array. Raise UsageError, in one line with the remedy, if
+    it cannot be made: some environments have no pictures.
+    """
+    # SDL tries Wayland first, whose library prints an error of its own without this folder.
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+    try:
+        env = make()
+        if hasattr(env.unwrapped, "mujoco_renderer"):
+            _prepare_mujoco(env.unwrapped.mujoco_renderer.model)
+    except UsageError as error:
+        raise UsageError(f"{error.message}; {remedy}") from error
+    speed: Any = env.metadata.get("render_fps")
+    if speed is not None and not (isinstance(speed, Real) and 0 <= float(speed) < math.inf):
+        env.close()
+        name = env.spec.id if env.spec else type(env.unwrapped).__name__
+        raise UsageError(
+            f"--env-name {name}: its metadata's render_fps is {speed!r}, and no number; {remedy}"
+        )
+    return env
+
+
+def require_drawable(make: Callable[[], gymnasium.Env]) -> None:
+    """Raise UsageError unless an environment can be recorded (--video-every).
+
+    make: makes it with the render mode rgb_array.
+    """
+    remedy = "leave --video-every out, or give None"
+    with contextlib.closing(make_drawn(make, remedy)) as env:
+        env.reset(seed=0)
+        draw(env, "--video-every: ", remedy)
+
+
+def _prepare_mujoco(model: Any) -> None:
+    """Choose what MuJoCo draws with, and draw the floors of a model without an end.
+
+    Raise UsageError if MuJoCo cannot draw here.
+    """
+    import mujoco
+
+    # By default, MuJoCo assumes that there is a display.
+    backend = os.environ.setdefault("MUJOCO_GL", "egl" if sys.platform == "linux" else "glfw")
+    try:
+        importlib.import_module(f"mujoco.{backend}").GLContext(64, 64).free()
+    except Exception as error:
+        raise UsageError(
+            f"MuJoCo cannot draw with MUJOCO_GL={backend} ({summary_of(error)}). Install EGL (on "
+            "Debian and Ubuntu: apt-get install libegl1 libgl1-mesa-dri), or set MUJOCO_GL to "
+            "osmesa or glfw"
+        ) from error
+    # Bodies collide with all of a plane anyway. Its size (0: endless) is only for drawing.
+    floors = (model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE) & (model.geom_bodyid == 0)
+    model.geom_size[floors, :2] = 0
+
+
+def frames_per_second(env: gymnasium.Env, frame_skip: int = 1) -> float:
+    """Return how many steps an environment plays in a second at its own speed.
+
+    Atari plays 60 frames in a second, of which each step skips some.
+    """
+    skipped = getattr(env.unwrapped, "_frameskip", None)
+    if isinstance(skipped, int):
+        return 60 / skipped
+    return (env.metadata.get("render_fps") or 30) / frame_skip
+
+
+class WindowClosed(Exception):  # noqa: N818 (no error)
+    """The user closed the window."""
+
+
+class Window:
+    """A viewer on the screen, at the environment's own speed.
+
+    Raise UsageError if there is no display.
+    """
+
+    def __init__(self, title: str, frames_per_second: float) -> None:
+        self._pygame, self._title = _open_display(), title
+        self._screen: Any = None
+        self._clock = self._pygame.time.Clock()
+        self._frames_per_second = frames_per_second
+
+    def show(self, picture: Picture) -> None:
+        """Show a picture for the duration of a frame. Raise WindowClosed."""
+        pygame = self._pygame
+        surface = pygame.surfarray.make_surface(np.transpose(picture.pixels, (1, 0, 2)))
+        if self._screen is None:
+            factor = enlargement(surface.get_size())
+            size = tuple(factor * side for side in surface.get_size())
+            self._screen = pygame.display.set_mode(size)
+            pygame.display.set_caption(self._title)
+        pygame.transform.scale(surface, self._screen.get_size(), self._screen)
+        pygame.display.flip()
+        self._clock.tick(self._frames_per_second)
+        if any(event.type == pygame.QUIT for event in pygame.event.get()):
+            raise WindowClosed
+
+    def close(self) -> None:
+        """Close the window."""
+        self._pygame.display.quit()
+
+
+def enlargement(size: tuple[int, ...]) -> int:
+    """Return the factor by which pictures of this size, in pixels, are enlarged."""
+    return max(1, min(-(-SMALLEST_SIDE // min(size)), LARGEST_SIDE // max(size)))
+
+
+def flags_to_watch(*, drawable: bool) -> tuple[str, ...]:
+    """Return the flags that show a policy: in a window, or as a video if there is no display.
+
+    drawable: whether its environment can be drawn. If not, the flags play it without pictures.
+    """
+    if not drawable:
+        return ("--test", "--no-render")
+    return ("--test",) if _may_have_display() else ("--test", "--video", "policy.mp4")
+
+
+def _may_have_display() -> bool:
+    variables = ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform != "linux" or any(os.environ.get(name) for name in variables)
+
+
+def _open_display() -> Any:
+    """Return the module pygame with its display opened. Raise UsageError if there is none."""
+    no_display = UsageError(
+        "--test: there is no display here to open a window on; give --video FILE.mp4 or --no-render"
+    )
+    if not _may_have_display():
+        raise no_display  # SDL would print an error of its own
+    import pygame
+
+    try:
+        pygame.display.init()
+    except pygame.error:
+        raise no_display from None
+    invisible = pygame.display.get_driver() in ("offscreen", "dummy")  # SDL's last resorts
+    if invisible and not os.environ.get("SDL_VIDEODRIVER"):
+        raise no_display
+    return pygame
+
+
+class Video:
+    """Record episodes with ffmpeg while they are played. Each picture is below a caption.
+
+    path: the .mp4 or .gif file. The recording is beside it until `save`. title: the beginning of
+    the caption. Raise UsageError if the file cannot be written.
+    """
+
+    def __init__(self, path: Path, frames_per_second: float, title: str) -> None:
+        self.path, self._speed, self._title = path, frames_per_second, title
+        self.frames = 0
+        self._recording = path.with_name(f".{path.stem}.recording{path.suffix}")
+        self._process: subprocess.Popen[bytes] | None = None
+        with self._naming_the_file():
+            if path.is_dir():
+                raise IsADirectoryError(None, "it is a directory")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._recording.touch()  # to fail before anything is played
+
+    @property
+    def seconds(self) -> float:
+        """Return the length of the video in seconds."""
+        return self.frames / self._speed
+
+    def show(self, picture: Picture) -> None:
+        """Add a frame. Raise UsageError if ffmpeg has failed."""
+        import cv2
+
+        factor = enlargement(picture.pixels.shape[:2])
+        pixels = picture.pixels.repeat(factor, axis=0).repeat(factor, axis=1)
+        height, width, _ = pixels.shape
+        # The codec wants even numbers.
+        canvas = np.zeros((CAPTION_HEIGHT + height + height % 2, width + width % 2, 3), np.uint8)
+        canvas[:CAPTION_HEIGHT] = BACKGROUND
+        canvas[CAPTION_HEIGHT : CAPTION_HEIGHT + height, :width] = pixels
+        words = f"{self._title}   episode {picture.episode}   return {picture.episode_return:.2f}"
+        cv2.putText(canvas, words, (8, 19), cv2.FONT_HERSHEY_SIMPLEX, 0.45, INK, 1, cv2.LINE_AA)
+        if self._process is None:
+            self._size = canvas.shape
+            self._process = self._start(f"{canvas.shape[1]}x{canvas.shape[0]}")
+        if canvas.shape != self._size:
+            raise UsageError(f"--video {self.path}: the pictures of the environment change in size")
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(canvas.data)
+        except OSError:  # ffmpeg has ended
+            self.close()
+        self.frames += 1
+
+    def close(self) -> None:
+        """Finish the recording. Raise UsageError with ffmpeg's reason if it has failed."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.communicate()
+        with self._errors as file:
+            file.seek(0)
+            line = file.read().decode(errors="replace").strip().rpartition("\n")[2]
+        if process.returncode:
+            self.discard()
+            reason = re.sub(r"^\[[^\]]* @ [^\]]*\] ", "", line)  # without the address of a part
+            raise UsageError(f"--video {self.path}: cannot be written (ffmpeg: {reason})")
+
+    def save(self, path: Path) -> None:
+        """Give the finished recording this name."""
+        with self._naming_the_file():
+            self._recording.replace(path)
+
+    def discard(self) -> None:
+        """Delete the recording."""
+        self.close()
+        self._recording.unlink(missing_ok=True)
+
+    def _start(self, size: str) -> subprocess.Popen[bytes]:
+        import imageio_ffmpeg
+
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        frames = f"-f rawvideo -pix_fmt rgb24 -s {size} -r {self._speed} -i -".split()
+        if self.path.suffix.lower() == ".gif":
+            speed = min(self._speed, GIF_SPEED)
+            scale = f"scale='min({GIF_WIDTH},iw)':-2:flags=lanczos"
+            # A palette for each frame: one for all would have all frames wait in memory.
+            palettes = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1"
+            codec = ["-vf", f"fps={speed:.4f},{scale},{palettes}", "-loop", "0"]
+        else:
+            codec = ["-c:v", "libx264", "-crf", "20", "-pix_fmt", "yuv420p"]
+            codec += ["-movflags", "+faststart"]
+        title = ["-metadata", f"title={self._title}"]
+        ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error"]
+        # Not imageio_ffmpeg.write_frames: it ignores ffmpeg's exit status, so a full disk looks
+        # like success, and it kills ffmpeg at an interrupt, so the recording is lost.
+        return subprocess.Popen(
+            [*ffmpeg, *frames, *codec, *title, str(self._recording.resolve())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            start_new_session=True,  # Ctrl-C is for the program, which then closes the video
+        )
+
+    @contextlib.contextmanager
+    def _naming_the_file(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:  # ValueError: a null byte
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"--video {self.path}: cannot be written ({reason})") from error
+
+
+class Recorder:
+    """Record episodes of a run's policy (--video-every), one at a time, in a process beside it.
+
+    A checkpoint that comes while another is being recorded is left out, but not the last one.
+
+    path: the run's directory. flags: `Config.flags_to_restore`.
+    """
+
+    def __init__(
+        self, path: Path, flags: list[str], say: Callable[[str], None], warn: Callable[[str], None]
+    ) -> None:
+        self._folder, self._flags = path.resolve() / VIDEOS, flags
+        self._say, self._warn = say, warn
+        self._snapshot = self._folder / ".snapshot.safetensors"
+        self._helper: Helper | None = None
+        self._recorded: Checkpoint | None = None  # by the current process
+        self._last: Checkpoint | None = None
+        self._warned = False
+        self._folder.mkdir(exist_ok=True)
+
+    def record(self, checkpoint: Checkpoint) -> None:
+        """Record an episode of the checkpoint's policy, unless one is being recorded."""
+        self._last = checkpoint
+        if self._helper is None or self._helper.poll() is not None:
+            self._end()
+            self._start(LOWEST_PRIORITY)
+
+    def close(self, hurried: Callable[[], bool]) -> None:
+        """Wait for the last video. hurried: returns whether the user does not want to."""
+        if self._last and not hurried():
+            self._say("Recording the last video; Ctrl-C leaves it out ...")
+        if self._helper and not self._helper.hasten():
+            self._helper.end()  # it would take long beside other programs
+            self._helper = self._recorded = None
+        while self._last and not hurried():
+            if self._helper is None or self._helper.poll() is not None:
+                self._end()
+                if self._recorded is self._last:
+                    break
+                self._start(os.getpriority(os.PRIO_PROCESS, 0))
+            time.sleep(0.02)
+        if self._helper:
+            self._helper.end()
+        for unfinished in self._folder.glob(".*"):
+            unfinished.unlink(missing_ok=True)
+
+    def _start(self, nice: int) -> None:
+        assert self._last is not None
+        self._recorded = self._last
+        video = self._folder / f"update-{self._last.counters.update}.mp4"
+        words = ("--test", "--silent", "--restore", str(self._snapshot), "--video", str(video))
+        try:
+            save(self._last, self._snapshot)
+            self._helper = Helper("es", *words, *self._flags, nice=nice)
+        except OSError as error:  # such as a full disk
+            self._warn_once(str(error))
+
+    def _end(self) -> None:
+        """End the last process, which has finished. Warn if it has failed."""
+        if self._helper and (failure := self._helper.end()):
+            self._warn_once(failure)
+        self._helper = None
+
+    def _warn_once(self, failure: str) -> None:
+        if not self._warned:
+            self._warned = True
+            self._warn(f"{self._folder}: an episode could not be recorded ({failure})")

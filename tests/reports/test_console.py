@@ -1,0 +1,358 @@
+"""What a run prints: a live view on a terminal, blocks and lines elsewhere."""
+
+import io
+import math
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import rich.console
+from rich.cells import cell_len
+
+from es.checkpoint import Counters
+from es.reports.console import Console, LiveView, NotebookLine, RunLimits
+from tests.checkpoints import RUN, read, rows
+from tests.conftest import ENDLESS
+from tests.processes import ROOT
+from tests.records import record, write_progress
+
+BEGAN = Counters(0, 0, 0, 0.0, 500, None, 0.1, 0.05)
+LIMITS = RunLimits("CartPole-v1", Path("checkpoints/CartPole-v1"), None, {}, BEGAN)
+TENTH = record(10)._replace(frames=1000, wall_seconds=20.0, unperturbed_return=25.0)
+NO_SIGNAL = record(1)._replace(grad_norm=0.0, return_min=-200.0, return_max=-200.0)
+
+
+def printed(capsys, seconds, *records):
+    """What is printed of these updates of 40 perturbations."""
+    console = Console(silent=False, log_every=seconds)
+    for each in records:
+        console.report(each, n=40, cap=500, use_adam=True, best=None)
+    console.close("done")
+    return capsys.readouterr().out
+
+
+def test_the_block_has_the_labels_of_pytorch_es(capsys):
+    lines = printed(capsys, 0.0, record(2)._replace(non_finite=3)).splitlines()
+    assert lines == [
+        "Episode num: 8", "Average reward: 12.000000", "Variance in rewards: 4.000000",
+        "Max reward: 15.000000", "Min reward: 5.000000", "Batch size: 40",
+        "Max episode length: 500", "Sigma: 0.050000", "Learning rate: 0.100000",
+        "Total num frames seen: 200", "Unperturbed reward: 12.000000",
+        "Unperturbed rank: 2 out of 41 (1 means gradient is uninformative)",
+        "Using Adam: True", "Wall-clock: 3.0 s", "Steps per second: 1000",
+        "Returns not finite: 3 (ranked last)", "", "done",
+    ]  # fmt: skip
+
+
+def test_there_are_lines_between_the_blocks_of_the_first_and_the_last_update(capsys):
+    """At most one in so many seconds; an update takes 1.5 of them here."""
+    out = printed(capsys, 3.0, *map(record, range(1, 6)), record(6)._replace(non_finite=3))
+    lines = [line for line in out.splitlines() if line.startswith("update ")]
+    assert [line.split()[1] for line in lines] == ["3", "5"]
+    assert lines[0] == (
+        "update 3  episodes 12  frames 300  return mean 13 std 2 max 15 min 5  "
+        "unperturbed 12 rank 2 of 41  1000 steps/s  4.5 s"
+    )
+    blocks = [line for line in out.splitlines() if line.startswith("Episode num: ")]
+    assert blocks == ["Episode num: 4", "Episode num: 24"]
+    assert out.rindex("Episode num: ") > out.rindex("update 5")
+
+
+@pytest.mark.parametrize(("seconds", "blocks"), [(0.0, 2), (1.0, 2)])
+def test_an_update_is_printed_once(capsys, seconds, blocks):
+    out = printed(capsys, seconds, record(1), record(2)._replace(wall_seconds=1.6))
+    assert (out.count("Episode num: "), out.count("update 2")) == (blocks, 0)
+
+
+def test_silence_leaves_the_last_line_to_the_command_line(capsys):
+    for in_program in (False, True):
+        console = Console(silent=True, in_program=in_program)
+        console.say("hello")
+        console.report(record(1), n=4, cap=5, use_adam=False, best=None)
+        console.close("done")
+        assert capsys.readouterr().out == ("" if in_program else "done\n")
+
+
+def test_equal_returns_for_many_updates_in_a_row_are_told_once(capsys):
+    out = printed(capsys, 1e9, *[NO_SIGNAL] * 9, record(1), *[NO_SIGNAL] * 9)
+    assert "all returns were equal" not in out
+    out = printed(capsys, 1e9, *[NO_SIGNAL] * 25)
+    assert out.count("updates all returns were equal (in this one -200)") == 1
+
+
+class Screen(io.StringIO):
+    """Standard output that may be a terminal, and may vanish."""
+
+    tty, gone = True, False
+
+    def isatty(self):
+        return self.tty
+
+    def write(self, text):
+        if self.gone:
+            raise OSError(5, "Input/output error")
+        return super().write(text)
+
+
+@pytest.fixture
+def on_screen(monkeypatch, tmp_path):
+    """Follow a run that has done two updates, on a screen; the result is both."""
+    write_progress(tmp_path, 2)
+
+    def follow(*, silent=False, tty=True, term="xterm"):
+        screen = Screen()
+        screen.tty = tty
+        monkeypatch.setattr("sys.stdout", screen)
+        monkeypatch.setenv("TERM", term)
+        console = Console(silent=silent)
+        console.follow(LIMITS._replace(run_dir=tmp_path), lambda: "nobody")
+        return console, screen
+
+    return follow
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, "view"), ({"term": "dumb"}, "block"), ({"tty": False}, "block"), ({"silent": True}, "")],
+)
+def test_only_a_terminal_that_can_draw_gets_the_view(on_screen, options, expected):
+    console, screen = on_screen(**options)
+    console.begin("update 3", 5)
+    console.progress(3)
+    third = record(3)._replace(unperturbed_return=20.0)
+    console.report(third, n=4, cap=5, use_adam=False, best=None)
+    command = f"python main.py --restore {'a' * 300}"
+    console.say(f"[1] hello\n  {command}\n")
+    console.stop()
+    text = screen.getvalue()
+    assert ("update 3: 3 of 5 episodes" in text) is (expected == "view")
+    assert ("▁▁█" in text) is (expected == "view")  # with the returns of earlier updates
+    assert ("Unperturbed rank: " in text) is (expected == "block")
+    assert all((words in text) is (expected != "") for words in ("[1] hello\n", f"  {command}\n"))
+    assert text.endswith("\x1b[?25h") is (expected == "view")
+    assert bool(text) is (expected != "")
+
+
+def test_a_terminal_that_vanishes_is_let_go(on_screen, capsys):
+    console, screen = on_screen()
+    view = console._view
+    screen.gone = True
+    view.refresh()
+    assert not view.is_started
+    console.close("done")
+    warning = "warning: standard output cannot be written (Input/output error)"
+    assert capsys.readouterr().err == f"{warning}\ndone\n"
+
+
+def test_a_notebook_shows_the_last_line(monkeypatch):
+    shown: list[str] = []
+
+    def display(picture, **_):
+        return SimpleNamespace(update=lambda picture, raw: shown.append(picture["text/plain"]))
+
+    ipython = SimpleNamespace(
+        get_ipython=lambda: SimpleNamespace(kernel=True), display=SimpleNamespace(display=display)
+    )
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
+    console = Console(silent=False)
+    console.follow(LIMITS, lambda: "nobody")
+    assert isinstance(console._notebook, NotebookLine)
+    for update in (1, 2):
+        console.report(record(update), n=4, cap=5, use_adam=False, best=None)
+    assert [line.split("  ")[0] for line in shown] == ["update 1", "update 2"]
+
+
+@pytest.fixture
+def show(monkeypatch):
+    """Draw a run after so many seconds; the result is its lines."""
+
+    def show(
+        update=None, seconds=20.0, width=80, height=30, returns=(), best=None, batch=None, **limits
+    ):
+        file, clock = Screen(), SimpleNamespace(monotonic=lambda: 0.0)
+        screen = rich.console.Console(
+            file=file, force_terminal=True, width=width, height=height, _environ={"TERM": "xterm"}
+        )
+        monkeypatch.setattr("es.reports.console.time", clock)
+        run = LIMITS._replace(**limits)
+        view = LiveView(screen, run, returns, lambda: "2 workers")
+        if update:
+            view.report(update, 60, best)
+        if batch:
+            view.batch, view.done = batch[:2], batch[2]
+        view.auto_refresh = False
+        view.start()
+        clock.monotonic = lambda: seconds - run.began.wall_seconds
+        view.refresh()
+        text = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]|\r", "", file.getvalue())
+        view.stop()
+        return [line.rstrip() for line in text.split("\n")]
+
+    return show
+
+
+def line(lines, start):
+    (found,) = [line for line in lines if line.startswith(start)]
+    return found
+
+
+EVERYTHING: dict[str, Any] = {
+    "update": TENTH._replace(return_mean=-1234567.0, return_std=9.9e30, non_finite=3),
+    "best": 25.0, "returns": range(300), "batch": ("update 11", 41, 23), "seconds": 4 * 3600.0,
+    "target": 475.0, "caps": {"frames": 12_000_000}, "run_dir": Path("a" * 90),
+}  # fmt: skip
+RUNS: dict[str, dict[str, Any]] = {
+    "endless": {"update": TENTH, "caps": {"minutes": 1e15}},
+    "all": EVERYTHING,
+    "nan": {
+        "update": TENTH._replace(unperturbed_return=math.nan, unperturbed_rank=41),
+        "returns": (-1e299, 1e299), "target": 1.0, "title": "雪" * 30,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(1, 99), (12, 99), (40, 9), (80, 5), (120, 1)])
+@pytest.mark.parametrize("name", RUNS)
+def test_the_view_fits_on_every_terminal(show, name, size):
+    """A line that wraps, or a line too many, would be drawn again further down."""
+    width, height = size
+    lines = show(**RUNS[name] | {"width": width, "height": height})
+    assert len(lines) <= height
+    assert max(map(cell_len, lines)) <= width
+
+
+@pytest.mark.parametrize(
+    ("first", "value", "percent"),
+    [(5, 25, 50), (5, 5, 0), (5, 1, 0), (5, 44.9, 99), (5, 45, 100), (50, 46, 100), (50, 44, 0)],
+)
+def test_the_way_to_the_goal_is_that_of_the_mean_of_three_returns(show, first, value, percent):
+    update, before = TENTH._replace(unperturbed_return=value - 3), (value + 2, value + 1)
+    goal = line(show(update, returns=(math.nan, first, *before), target=45.0), "goal ")
+    reached = " (evaluations decide)" if percent == 100 else ""
+    assert goal.endswith(f" {percent}% {value:.2f} of 45.00{reached}")
+
+
+@pytest.mark.parametrize(
+    ("caps", "seconds", "words"),
+    [
+        ({"update": 100}, 20.0, "10% 10 of 100 updates, 0:03:00 left"),
+        ({"update": 100}, 50.0, "10% 10 of 100 updates, 0:02:30 left"),
+        ({"update": 100, "frames": 1500}, 20.0, "66% 1,000 of 1,500 frames, 0:00:10 left"),
+        ({"update": 100, "minutes": 1}, 20.0, "33% 0.3 of 1 minutes, 0:00:40 left"),
+        ({"frames": 900}, 20.0, "100% 1,000 of 900 frames, 0:00:00 left"),
+    ],
+)
+def test_the_cap_is_the_one_that_comes_first(show, caps, seconds, words):
+    """After 10 updates and 1000 frames in 20 seconds."""
+    assert line(show(TENTH, seconds, caps=caps), "cap ").endswith(words)
+
+
+def test_the_time_left_is_estimated_from_this_process_alone(show):
+    """8 of 10 updates were another's, and took 10 of the 20 seconds."""
+    began = BEGAN._replace(update=8, frames=100, wall_seconds=10.0)
+    words = "50% 10 of 20 updates, 0:00:50 left"
+    assert line(show(TENTH, caps={"update": 20}, began=began), "cap ").endswith(words)
+    lines = show(seconds=12.0, caps={"update": 100}, began=began)  # before the first update
+    assert line(lines, "cap ").endswith("8% 8 of 100 updates")
+    assert line(lines, "elapsed") == "elapsed 0:00:12"
+
+
+def test_the_figures_of_the_last_update(show):
+    text = "  ".join(show(**EVERYTHING, width=120))
+    for words in (
+        f"CartPole-v1  {'a' * 90}  2 workers",
+        "update 11: 23 of 41 episodes  1,000 steps/s  elapsed 4:00:00",
+        "return -1.235e+06 ± 9.9e+30  max 15.00  min 5.00  unperturbed 25.00  rank 2 of 61  ",
+        "best 25.00  3 not finite",
+    ):
+        assert words in text
+    without = "\n".join(show(TENTH))
+    assert not re.search("best|left|cap ", without)
+
+
+def test_the_curve_rises_with_the_returns(show):
+    def curve(*returns):
+        return show(returns=returns)[-2:]
+
+    assert curve(0.0, 1.0, 2.0, 3.0) == ["  ▃█ 3.00", "▁▆██ 0.00"]
+    assert curve(5.0, math.nan, 5.0) == ["   5.00", "▁▁ 5.00"]
+    assert [len(text.split()[0]) for text in curve(*range(300))[1:]] == [60]
+
+
+def on_a_terminal(*arguments):
+    """Status and what a terminal was sent; interrupted once the first update is shown."""
+    master, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (30, 100))
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "main.py"), *map(str, arguments)],
+        stdout=terminal,
+        stderr=terminal,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "100", "LINES": "30", "NO_COLOR": "1"},
+    )
+    os.close(terminal)
+    shown, interrupted = b"", False
+    while True:
+        try:
+            shown += os.read(master, 65536)
+        except OSError:  # the program has closed the terminal
+            break
+        if not interrupted and b"unperturbed " in shown:
+            process.send_signal(signal.SIGINT)
+            interrupted = True
+    os.close(master)
+    return process.wait(), shown.decode()
+
+
+def test_a_terminal_shows_a_live_view_that_stays_in_place():
+    status, text = on_a_terminal(*ENDLESS, "--workers", 0)
+    assert status == 130
+    assert not re.search(r"\x1b\[[\d;]*3\dm", text)
+    lines, at = [""], 0  # on a terminal of any height
+    for part in re.split(r"(\n|\x1b\[1A|\x1b\[2K)", re.sub(r"\x1b\[[\d;?]*[mhl]|\r", "", text)):
+        if part == "\n":
+            at += 1
+            lines += [""] * (at == len(lines))
+        elif part == "\x1b[1A":
+            at -= 1
+        elif part == "\x1b[2K":
+            lines[at] = ""
+        else:
+            lines[at] += part
+    (top,) = (at for at, line in enumerate(lines) if line.startswith("CartPole-v1  checkpoints"))
+    goal, batch, figures, *curve = lines[top + 1 : top + 6]
+    assert re.match("goal [━╸╺ ]{40} .* of 501.00 *$", goal)
+    assert re.match(r"update \d+: \d+ of 41 episodes  [0-9,]+ steps/s  elapsed .*$", batch)
+    assert re.match(r"return .* rank \d+ of 41", figures)
+    assert all(re.fullmatch(r"[ ▁▂▃▄▅▆▇█]+ [\d.]+ *", line) for line in curve)
+    assert [line for line in lines if line][-2].startswith("Interrupted after ")
+
+
+CLOSES_ITS_TERMINAL = """
+import os, pty, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+while not os.path.exists("checkpoints/CartPole-v1/latest.safetensors"):
+    os.read(terminal, 65536)
+os.close(terminal)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_terminal_that_is_closed_ends_the_run_as_a_signal_does():
+    command = [str(ROOT / "main.py"), *map(str, ENDLESS), "--workers", "0"]
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSES_ITS_TERMINAL, *command], check=False,
+        env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    assert done.returncode == 128 + signal.SIGHUP
+    assert read(RUN / "latest.safetensors").counters.update == len(rows())

@@ -1,0 +1,379 @@
+"""Pictures of episodes: what is drawn, recorded and refused."""
+
+import itertools
+import os
+import signal
+import subprocess
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import cv2
+import gymnasium
+import numpy as np
+import pytest
+from PIL.GifImagePlugin import GifImageFile
+
+from es.envs import describe_env, make_env
+from es.errors import UsageError
+from es.reports import video
+from es.reports.video import CAPTION_HEIGHT, Recorder, ShowFrames, as_bytes, make_drawn
+from tests.checkpoints import RUN, read
+from tests.processes import descendants
+from tests.test_test import rewards
+
+
+def decoded(path):
+    """The frames of a video, (height, width, 3), and how many are to be shown in a second."""
+    reader = cv2.VideoCapture(str(path))
+    speed = reader.get(cv2.CAP_PROP_FPS)
+    frames: list[np.ndarray] = []
+    while (more := reader.read())[0]:
+        frames.append(more[1])
+    return frames, speed
+
+
+@pytest.fixture
+def checkpoint(program):
+    """A policy that keeps the pole up for a while."""
+    program.train("--max-gradient-updates", 3, "--run-dir", "run", "--save-every", 1)
+    return "run/latest.safetensors"
+
+
+def no_recording_is_left():
+    return not [name for name in os.listdir() if "recording" in name]
+
+
+def test_every_step_is_a_frame_at_the_environments_speed(program, checkpoint):
+    watch = ("--test", "--restore", checkpoint, "--episodes", 2)
+    status, out, err = program(*watch, "--video", "new/out.mp4")
+    assert (status, err) == (0, "")
+    assert rewards(program(*watch, "--no-render")[1]) == rewards(out)
+    steps = [int(line.split()[-2]) for line in out.splitlines() if line.startswith("Episode")]
+    frames, speed = decoded("new/out.mp4")
+    assert (len(frames), speed) == (sum(steps) + 2, 50)
+    assert frames[0].shape == (400 + CAPTION_HEIGHT, 600, 3)
+    pictures = [frame[CAPTION_HEIGHT:].astype(int) for frame in frames]
+    moved = [np.abs(one - other).max() > 40 for one, other in itertools.pairwise(pictures)]
+    assert sum(moved) > 0.8 * len(frames)
+    captions = {frame[:CAPTION_HEIGHT].tobytes() for frame in frames}
+    assert len(captions) > max(steps) / 2  # the return counts up
+    words = f"Recorded new/out.mp4: {len(frames)} frames, {len(frames) / 50:.1f} s"
+    assert out.splitlines()[-1] == words
+    assert os.listdir("new") == ["out.mp4"]
+
+
+def test_a_small_picture_is_enlarged_and_a_gif_is_kept_small(program):
+    game = ("--env-name", "PongDeterministic-v4", "--max-episode-length", 30)
+    program(*game, "--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
+    for name in ("pong.mp4", "pong.gif"):
+        status, _, err = program("--test", "--restore", "run/latest.safetensors", "--video", name)
+        assert (status, err) == (0, "")
+    frames, speed = decoded("pong.mp4")
+    assert (len(frames), speed) == (31, 15)
+    assert frames[0].shape == (3 * 210 + CAPTION_HEIGHT, 3 * 160, 3)
+    with GifImageFile("pong.gif") as gif:
+        assert (gif.n_frames, gif.width) == (31, 320)
+        duration = 0
+        for frame in range(gif.n_frames):
+            gif.seek(frame)
+            duration += gif.info["duration"]
+    assert duration == pytest.approx(31 / 15 * 1000, abs=30)
+
+
+def test_a_directory_makes_a_video_of_each_checkpoint_that_can_be_played(program, checkpoint):
+    Path("run/update-2.safetensors").write_text("foreign")
+    status, out, err = program("--test", "--restore", "run", "--video", "v/out.mp4")
+    assert (status, err.count("\n")) == (2, 1)
+    assert err.startswith("error: --restore run/update-2.safetensors: ")
+    names = zip(("update-1", "update-3", "best", "latest"), rewards(out), strict=True)
+    expected = [f"out-{name}-return-{reward:.2f}.mp4" for name, reward in names]
+    assert sorted(os.listdir("v")) == sorted(expected)
+
+
+@pytest.mark.parametrize("skip", [1, 2])
+def test_an_environment_may_pay_arrays_and_have_any_attributes(program, skip):
+    crowded = ("--env-name", "tests.strange:Crowded-v0", "--small-net", "--workers", 0)
+    options = (*crowded, "--n", 4, "--max-gradient-updates", 1, "--frame-skip", skip)
+    assert program(*options, "--run-dir", "run")[0] == 0
+    watched = ("--test", "--restore", "run", *crowded[:2], "--video", "out.mp4", "--episodes", 1)
+    status, out, err = program(*watched)
+    assert (status, err) == (0, "")
+    assert float(rewards(out)[0]) >= 4
+
+
+def test_a_viewer_is_told_the_episode_and_its_return_so_far():
+    viewer = Mock()
+    env = ShowFrames(make_env(describe_env("CartPole-v1"), "rgb_array"), viewer, "--video")
+    for _ in range(2):
+        env.reset(seed=1)
+        env.step(0)
+        env.step(1)
+    env.close()
+    shown = [call.args[0][1:] for call in viewer.show.call_args_list]
+    assert shown == [(1, 0.0), (1, 1.0), (1, 2.0), (2, 0.0), (2, 1.0), (2, 2.0)]
+    assert viewer.close.call_count == 1
+
+
+def test_pictures_are_bytes_without_transparency():
+    for bright in (np.float32(0.8), 204.0, 204):
+        assert as_bytes(np.full((4, 4, 3), bright)).tolist() == np.full((4, 4, 3), 204).tolist()
+    assert as_bytes(np.zeros((4, 4, 4), np.uint8)).shape == (4, 4, 3)
+    for wrong in (None, np.zeros((4, 4)), np.zeros((0, 4, 3))):
+        with pytest.raises(ValueError, match="picture"):
+            as_bytes(wrong)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        (
+            "run/latest.safetensors/out.mp4",
+            "--video run/latest.safetensors/out.mp4: cannot be written (",
+        ),
+        ("folder.mp4", "--video folder.mp4: cannot be written (it is a directory)"),
+    ],
+)
+def test_a_video_that_cannot_be_written_is_one_line(program, checkpoint, path, told):
+    Path("folder.mp4").mkdir()
+    status, out, err = program("--test", "--restore", checkpoint, "--video", path)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert told in err
+    assert no_recording_is_left()
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_older_video(program, checkpoint, monkeypatch):
+    """A limit on the size of files stands for the disk."""
+    popen = subprocess.Popen
+
+    def limited(command, **options):
+        return popen(["sh", "-c", 'ulimit -f 1; exec "$0" "$@"', *command], **options)
+
+    monkeypatch.setattr("subprocess.Popen", limited)
+    Path("out.mp4").write_text("older")
+    status, _, err = program("--test", "--restore", checkpoint, "--video", "out.mp4")
+    assert (status, err.count("\n")) == (2, 1)
+    assert err.startswith("error: --video out.mp4: cannot be written (ffmpeg: ")
+    assert " @ 0x" not in err
+    assert Path("out.mp4").read_text() == "older"
+    assert no_recording_is_left()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (
+            RuntimeError("no more"),
+            "--video: the environment cannot be drawn (RuntimeError: no more",
+        ),
+        (
+            np.zeros((51, 60, 3), np.uint8),
+            "--video out.mp4: the pictures of the environment change",
+        ),
+    ],
+)
+def test_pictures_that_go_wrong_are_one_line_and_no_video(
+    program, checkpoint, monkeypatch, wrong, told
+):
+    pictures = iter([np.zeros((50, 60, 3), np.uint8)] * 3)
+
+    def render(env):
+        picture = next(pictures, wrong)
+        if isinstance(picture, Exception):
+            raise picture
+        return picture
+
+    monkeypatch.setattr("gymnasium.envs.classic_control.cartpole.CartPoleEnv.render", render)
+    status, out, err = program("--test", "--restore", checkpoint, "--video", "out.mp4")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"error: {told}")
+    assert [name for name in os.listdir() if "out" in name] == []
+
+
+class Undrawn(gymnasium.Env):
+    """Has no picture, and otherwise what a test wants. human: has no other render mode."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode=None, *, human=False, speed=30):
+        modes = ["human"] if human else ["rgb_array"]
+        self.metadata = {"render_modes": modes, "render_fps": speed}
+        assert render_mode is None or render_mode in modes
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2), {}
+
+    def render(self):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "told"),
+    [
+        ({"human": True}, "--env-name Undrawn-v0: cannot be made with render_mode=rgb_array (Ass"),
+        ({"speed": "fast"}, "--env-name Undrawn-v0: its metadata's render_fps is 'fast'"),
+        ({}, "--video-every: the environment cannot be drawn (ValueError: its render() returned a"),
+    ],
+)
+def test_an_environment_that_cannot_be_drawn_is_one_line_without_a_traceback(kwargs, told):
+    gymnasium.register("Undrawn-v0", partial(Undrawn, **kwargs))
+    described = describe_env("Undrawn-v0")
+    with pytest.raises(UsageError) as refused:
+        video.require_drawable(partial(make_env, described, "rgb_array"))
+    del gymnasium.registry["Undrawn-v0"]
+    assert str(refused.value).startswith(told)
+    assert "\n" not in str(refused.value)
+    assert "leave --video-every out" in str(refused.value)
+
+
+def test_an_interrupted_video_holds_what_was_played(start, program):
+    """The environment is slow, and its pictures have something to show."""
+    program("--env-name", "Pendulum-v1", "--n", 2, "--workers", 0, "--max-gradient-updates", 1)
+    restored = ("--restore", "checkpoints/Pendulum-v1/latest.safetensors")
+    process = start("--test", *restored, "--video", "out.gif", "--episodes", 1000)
+    next(line for line in process.stdout if line.startswith("Episode"))
+    children = descendants(process.pid)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert "Recorded out.gif" in out
+    with GifImageFile("out.gif") as gif:
+        assert gif.n_frames >= 201 * 20 / 30
+    assert children
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+
+
+def mujoco_or_skip(make):
+    """An environment that is drawn, after its first picture."""
+    try:
+        env = make_drawn(make, "")
+        env.reset(seed=1)
+        video.draw(env, "", "")
+    except UsageError as error:
+        pytest.skip(str(error))
+    return env
+
+
+def test_a_mujoco_body_stays_in_the_picture_on_an_endless_floor():
+    """40 m away, where the model's own floor has ended."""
+    make = partial(
+        make_env, describe_env("HalfCheetah-v5", ["width=120", "height=120"]), "rgb_array"
+    )
+    with closing(mujoco_or_skip(make)) as env, closing(make()) as plain:
+        plain.reset(seed=1)
+        assert np.std(env.render()) > 10  # not black
+        for action in np.random.default_rng(1).uniform(-1, 1, (20, 6)).astype(np.float32):
+            assert env.step(action)[1] == plain.step(action)[1]
+        pictures = []
+        for each in (env, plain):
+            body: Any = each.unwrapped
+            body.set_state(body.data.qpos + np.eye(9)[0] * 40, body.data.qvel)
+            pictures.append(as_bytes(each.render())[-20:].astype(int))
+        assert np.mean(np.abs(pictures[0] - pictures[1]) > 20) > 0.5
+
+
+def test_mujoco_without_graphics_is_one_line(monkeypatch):
+    monkeypatch.setenv("MUJOCO_GL", "nonsense")
+    make = partial(make_env, describe_env("InvertedPendulum-v5"), "rgb_array")
+    with pytest.raises(
+        UsageError, match=r"MuJoCo cannot draw with MUJOCO_GL=nonsense .* set MUJOCO_GL to"
+    ):
+        video.require_drawable(make)
+
+
+def test_videos_are_made_in_training_the_last_one_always(program):
+    arguments = ("--video-every", 2, "--max-gradient-updates", 5)
+    out = program.train(*arguments)
+    assert "Recording the last video" in out
+    found = {path.name for path in (RUN / "videos").iterdir()}
+    assert "update-4.mp4" in found <= {"update-2.mp4", "update-4.mp4"}
+    assert len(decoded(RUN / "videos/update-4.mp4")[0]) > 2
+
+
+class Recording:
+    """Stands for the process that records, until a test ends it."""
+
+    started: list["Recording"]
+
+    def __init__(self, *words, nice):
+        self.words, self.over, self.failed = words, False, ""
+        Recording.started.append(self)
+
+    def poll(self):
+        return 0 if self.over else None
+
+    def hasten(self):
+        return self.over
+
+    def end(self):
+        self.over = True
+        return self.failed
+
+
+@pytest.fixture
+def recorder(program, monkeypatch):
+    """A recorder without processes, with a function that gives it the state after an update."""
+    program.train("--max-gradient-updates", 1)
+    checkpoint = read(RUN / "latest.safetensors")
+    Recording.started = []
+    monkeypatch.setattr(video, "Helper", Recording)
+    told: list[str] = []
+    made = Recorder(RUN, ["--trust"], told.append, told.append)
+
+    def record(update):
+        counters = checkpoint.counters._replace(update=update)
+        made.record(checkpoint._replace(counters=counters))
+
+    return made, record, told
+
+
+def recorded():
+    return [Path(each.words[-2]).stem for each in Recording.started]
+
+
+def test_one_video_is_recorded_at_a_time_and_the_last_one_at_the_end(recorder, monkeypatch):
+    made, record, told = recorder
+    for update in (1, 2, 3):
+        record(update)
+    Recording.started[0].over = True
+    for update in (4, 5):
+        record(update)
+    assert recorded() == ["update-1", "update-4"]
+    assert Recording.started[0].words[-1] == "--trust"
+    monkeypatch.setattr("time.sleep", lambda _: Recording.started[-1].end())
+    made.close(lambda: False)
+    assert recorded() == ["update-1", "update-4", "update-5"]
+    assert not list((RUN / "videos").glob(".*"))
+    assert len(told) == 1
+
+
+def test_an_interrupt_leaves_the_last_video_out(recorder):
+    made, record, told = recorder
+    record(1)
+    made.close(lambda: True)
+    assert recorded() == ["update-1"]
+    assert Recording.started[0].over
+    assert told == []
+
+
+def test_what_could_not_be_recorded_is_told_once(recorder):
+    made, record, told = recorder
+    for update in (1, 2, 3):
+        record(update)
+        Recording.started[-1].over, Recording.started[-1].failed = True, "no ffmpeg"
+    made.close(lambda: False)
+    (warning,) = [line for line in told if "Ctrl-C" not in line]
+    folder = (RUN / "videos").resolve()
+    assert warning == f"{folder}: an episode could not be recorded (no ffmpeg)"
+
+
+def test_what_has_no_pictures_cannot_be_recorded(program):
+    game = ("--env-name", "tests.strange:Digits-v0", "--n", 2, "--workers", 0)
+    status, _, err = program(*game, "--video-every", 2)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "leave --video-every out" in err
+    assert not Path("checkpoints").exists()
