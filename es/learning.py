@@ -27,11 +27,11 @@ from es.settings import KEYWORDS, errors_in_keywords, from_keywords, read_config
 
 if TYPE_CHECKING:  # torch and rich are imported while the pool's processes import theirs
     from es.checkpoint import Checkpoint
-    from es.loading import Policy
+    from es.policy import LoadedPolicy
     from es.reports.record import Record
     from es.train import Trainer
 
-Callback = Callable[["Record", "Policy"], Any]
+Callback = Callable[["Record", "LoadedPolicy"], Any]
 _starting = threading.RLock()  # parameters are drawn with torch's shared generator
 
 
@@ -49,12 +49,13 @@ class LearnedRun:
     _checkpoint: "Checkpoint" = field(repr=False)
 
     @cached_property
-    def policy(self) -> "Policy":
+    def policy(self) -> "LoadedPolicy":
         """Return the last policy; `load_policy(run.path / "best.safetensors")` is the best one."""
-        from es.loading import make_policy
+        from es.policy import LoadedPolicy, make_policy
 
         assert self._checkpoint.config is not None
-        return make_policy(self._checkpoint.config, self._checkpoint)
+        policy = make_policy(self._checkpoint.config, self._checkpoint)
+        return LoadedPolicy(policy, self._checkpoint)
 
 
 def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
@@ -118,15 +119,16 @@ class _Follower:
 
     def __init__(self, callback: Callback | None) -> None:
         self._callback = callback
-        self._policy: Policy | None = None
+        self._policy: LoadedPolicy | None = None
 
     def __call__(self, record: "Record", trainer: "Trainer") -> Any:
         if self._callback is None:
             return None
         if self._policy is None:
-            from es.loading import make_policy
+            from es.policy import LoadedPolicy, make_policy
 
-            self._policy = make_policy(trainer.config, trainer.saved)
+            policy = make_policy(trainer.config, trainer.saved)
+            self._policy = LoadedPolicy(policy, trainer.saved)
         normalizer = trainer.normalizer
         statistics = normalizer.statistics() if normalizer else None
         self._policy.bind(trainer.strategy.theta.copy(), statistics, trainer.counters)
@@ -189,7 +191,7 @@ def _read_history(path: Path) -> dict[str, DoubleArray]:
 
     from es.reports.record import COLUMNS
     from es.reports.tables import TableReader
-    from es.runs.directory import PROGRESS
+    from es.run import PROGRESS
 
     rows: list[dict[str, float]] = []
     with suppress(FileNotFoundError):  # a checkpoint that lies alone

@@ -13,7 +13,7 @@ from PIL.GifImagePlugin import GifImageFile
 from es.reports import films as videos
 from es.reports.films import VideoRecorder
 from es.reports.terminal import Terminal
-from es.runs.directory import open_existing
+from es.run import open_directory
 from tests.checkpoints import RUN, read, rows
 from tests.fakes import LINGERING
 from tests.processes import all_gone, wait_until
@@ -80,7 +80,7 @@ def test_what_has_no_pictures_cannot_be_recorded(program):
 @pytest.fixture
 def run(tmp_path):
     """The directory of a run."""
-    with closing(open_existing(tmp_path / "run")) as directory:
+    with closing(open_directory(tmp_path / "run")) as directory:
         (directory.path / "videos").mkdir()
         yield directory
 
