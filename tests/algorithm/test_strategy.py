@@ -1,5 +1,4 @@
 import copy
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
