@@ -14,9 +14,7 @@ PAGES += sorted((ROOT / "docs").glob("*.md"))
 # Flags of ray, pytest, tensorboard, the benchmarks and the shell's completion.
 OTHERS = {
     "--head", "--port", "--address", "--num-cpus", "--generate", "--logdir", "--unknown", "--ship",
-    "--tyro-print-completion",
 }  # fmt: skip
-COMING = {"--trust"}  # of the new command line
 
 
 def anchors(page: Path) -> set[str]:
@@ -40,7 +38,7 @@ def test_pictures_are_shown():
 
 
 def test_flags_exist():
-    known = OTHERS | COMING
+    known = {*OTHERS}
     for program in ("main", "compare", "sweep"):
         done = run_python(f"from {program} import main; main(['--help'])")
         known |= set(re.findall(r"--[\w-]+", done.stdout))
