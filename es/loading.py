@@ -188,7 +188,7 @@ def load_policy(
     with errors_in_keywords():
         name = register_creator(env_name) if callable(env_name) else env_name
         chosen = {"env_name": name, "env_wrapper": env_wrapper, "small_net": small_net, "net": net}
-        found, _ = from_keywords({key: value for key, value in chosen.items() if value})
+        found = from_keywords({key: value for key, value in chosen.items() if value})
         given |= found | ({"override": True} if name else {})
         config, checkpoint = resolve(given, {})
         assert checkpoint is not None

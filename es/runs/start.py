@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -18,13 +19,16 @@ from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
 from es.rollouts.in_process import InProcessPool
-from es.rollouts.interface import OpenPool, Pool
+from es.rollouts.interface import Pool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import IMPORTS, PRELOAD, cores, modules_for_workers
+from es.rollouts.rollout import Recipe
 from es.runs import directory as rundir
 from es.runs.directory import RunDir
 from es.runs.setup import Setup
 from es.settings import CHANGED, TITLE, change_line, scored_alike, write_toml
+
+HandOver = Callable[[Recipe], Recipe]
 
 
 class Run(NamedTuple):
@@ -47,7 +51,7 @@ def start_run(
     theta: FloatArray,
     console: Terminal,
     stack: ExitStack,
-    open_pool: OpenPool,
+    hand_over: HandOver | None = None,
 ) -> Run:
     """Start workers and reports, and open the directory; `stack` ends all but the reports.
 
@@ -76,7 +80,7 @@ def start_run(
         console.say(f"No limit of steps is known: episodes may last {most} (--max-episode-length).")
     with rundir.writable(Path(config.run_dir or default)):
         path, same_run = rundir.choose(config.run_dir, default, restore if ours else None)
-    pool, sum_noise = _start_pool(config, setup, theta, console, open_pool)
+    pool, sum_noise = _start_pool(config, setup, theta, console, hand_over)
     stack.callback(pool.close)
     # The workers start while the optimiser's modules are imported here.
     strategy = _make_strategy(config, ours, theta, sum_noise)
@@ -123,12 +127,18 @@ def start_run(
 
 
 def _start_pool(
-    config: Config, setup: Setup, theta: FloatArray, console: Terminal, open_pool: OpenPool
+    config: Config,
+    setup: Setup,
+    theta: FloatArray,
+    console: Terminal,
+    hand_over: HandOver | None,
 ) -> tuple[Pool, SumNoise]:
     """Return the pool that plays, and the function that sums noise."""
     recipe, here = setup.recipe, partial(weighted_sum, threads=cores())
     if config.workers == 0:
         return InProcessPool(recipe, console.say), here
+    if hand_over:
+        recipe = hand_over(recipe)
     settings: dict[str, Any] = {
         "size": theta.size,
         "inputs": setup.normalized_inputs,
@@ -138,12 +148,12 @@ def _start_pool(
         "say": console.say,
     }
     if config.ray is None:
-        return open_pool(WorkerPool, recipe, members=config.n + 1, **settings), here
+        return WorkerPool(recipe, members=config.n + 1, **settings), here
     from es.cluster.pool import RayPool
 
     console.say(f"Connecting to Ray (--ray {config.ray}) ...")
-    pool: Any = open_pool(
-        partial(RayPool, config.ray),
+    pool = RayPool(
+        config.ray,
         recipe,
         patience=config.ray_timeout,
         preload=modules_for_workers(config.net),
