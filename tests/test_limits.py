@@ -75,7 +75,7 @@ def test_later_the_other_workers_go_on(pool, monkeypatch):
     some._processes.workers[0].kill()
     some._processes.workers[0].process.join()
     assert some.evaluate(SNAPSHOT, TASKS) == expected
-    assert said[0].startswith("Worker 0 was ended")
+    assert said[0].startswith("Worker 0 died")
     assert not any("Traceback" in line for line in said)
 
 
