@@ -173,6 +173,8 @@ class Interrupts:
 
 def execute(run: Callable[[Interrupts], int]) -> int:
     """Run a program, print its RunError if it raises one, and return the exit status."""
+    if sys.stdout is None:  # closed by whoever started the program
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the program runs)
     complaint, interrupts = "", Interrupts()
     try:
         with interrupts, naming_limits():

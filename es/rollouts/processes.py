@@ -77,7 +77,8 @@ def end_now() -> None:
         return
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
-            stream.flush()
+            if stream:  # or whoever started the program has closed it
+                stream.flush()
     os._exit(_status[0])
 
 
