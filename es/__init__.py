@@ -23,10 +23,6 @@ def __getattr__(name: str) -> object:
         from es.learning import learn
 
         return learn
-    from es.host import HostState
-
-    with HostState() as host:
-        host.libraries()  # so that what the import sets, such as torch's threads, is undone
-        from es.policy import load_policy
+    from es.policy import load_policy
 
     return load_policy

@@ -89,9 +89,9 @@ class Policy:
         `es.networks.custom.with_state` for those of --net. Observations are normalised before it.
         """
         if self.custom:
-            from es.networks.custom import make_module as make_custom
+            from es.networks.custom import make_custom_module
 
-            module: nn.Module = make_custom(self.network, self.custom)
+            module: nn.Module = make_custom_module(self.network, self.custom)
         else:
             module = make_module(self.network)
         module.requires_grad_(False)
@@ -463,7 +463,7 @@ def load_policy(
     with errors_in_keywords():
         name = register_creator(env_name) if callable(env_name) else env_name
         chosen = {"env_name": name, "env_wrapper": env_wrapper, "small_net": small_net, "net": net}
-        keywords, _ = from_keywords({key: value for key, value in chosen.items() if value})
+        keywords = from_keywords({key: value for key, value in chosen.items() if value})
         given |= keywords | ({"override": True} if name else {})
         config, checkpoint = resolve(given, {})
         assert checkpoint is not None

@@ -30,8 +30,15 @@ from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, LATEST, RECENT, Checkpoint, Counters
 from es.config import FIELDS, Config
 from es.envs import is_unlimited, make_env
-from es.errors import ClusterError, Interrupted, Interrupts, RunError, UsageError
-from es.host import COMMAND_LINE, Host
+from es.errors import (
+    ClusterError,
+    Interrupted,
+    Interrupts,
+    LimitError,
+    RunError,
+    UsageError,
+    naming_limits,
+)
 from es.model import unflatten
 from es.policy import Policy, make_policy
 from es.rendering.show_frames import make_drawn
@@ -42,11 +49,12 @@ from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
 from es.rollouts.in_process import InProcessPool
-from es.rollouts.interface import OpenPool, Pool, counted
+from es.rollouts.interface import Pool, counted
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import IMPORTS, PRELOAD, cores, ending_children, modules_for_workers
 from es.rollouts.rollout import (
     UNPERTURBED,
+    Recipe,
     Result,
     Snapshot,
     Task,
@@ -58,19 +66,29 @@ from es.run import Outcome
 # An evaluation may fail after a fifth of its episodes, and at least 5.
 FAILING_PART, FEWEST_EPISODES = 5, 5
 
+AfterUpdate = Callable[[Record, "Trainer"], bool]
+HandOver = Callable[[Recipe], Recipe]
+
 
 def train(
     config: Config,
     checkpoint: Checkpoint | None,
     interrupts: Interrupts,
-    host: Host = COMMAND_LINE,
+    *,
+    console: Terminal | None = None,
+    after_update: AfterUpdate | None = None,
+    hand_over: HandOver | None = None,
 ) -> Outcome:
     """Train until a limit or the target is reached.
 
-    checkpoint: of --restore. Raise UsageError, with nothing on the disk changed, if settings and
-    checkpoint do not fit.
+    checkpoint: of --restore. console: shows the run, by default on standard output. after_update:
+    called with the figures of each update; the run ends if it returns False. hand_over: makes a
+    recipe that can be sent to the workers, if the environment or the network is defined in the
+    program that calls a training.
+
+    Raise UsageError, with nothing on the disk changed, if settings and checkpoint do not fit.
     """
-    console = host.console(silent=config.silent, log_every=config.log_every)
+    console = console or Terminal(silent=config.silent, log_every=config.log_every)
     if checkpoint and (reached := run.finished_before(config, checkpoint)):
         console.close(
             f"Finished already: the run of {config.restore} has reached {reached}. Raise that to "
@@ -82,18 +100,16 @@ def train(
         stack.callback(console.close)
         if config.seed is None:
             config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
-        # A program that calls a training may start processes of its own meanwhile. Without workers,
-        # the environment is made here again and may use what is left.
-        only_tried = host is COMMAND_LINE and config.workers != 0
-        with ending_children() if only_tried else nullcontext():
+        # Without workers, the environment is made here again and may use what is left.
+        with ending_children() if config.workers != 0 else nullcontext():
             policy = make_policy(config, checkpoint)
             if config.video_every:  # learn now whether the environment can be drawn
                 make = partial(make_env, policy.environment, "rgb_array")
                 remedy = "leave --video-every out, or give None"
                 make_drawn(make, policy.environment["kwargs"], remedy).close()
         say_what_is_played(config, policy, console, is_new=checkpoint is None)
-        trainer = start(policy, checkpoint, console, stack, host.open_pool)
-        return trainer.run_to_end(interrupts, host.after_update)
+        trainer = start(policy, checkpoint, console, stack, hand_over)
+        return trainer.run_to_end(interrupts, after_update)
 
 
 def say_what_is_played(config: Config, policy: Policy, console: Terminal, *, is_new: bool) -> None:
@@ -118,13 +134,13 @@ def start(
     checkpoint: Checkpoint | None,
     console: Terminal,
     stack: ExitStack,
-    open_pool: OpenPool,
+    hand_over: HandOver | None,
 ) -> "Trainer":
     """Start workers and reports, and open the directory; `stack` ends all but the reports."""
     config = policy.config
     wandb = WandbReporter(console.say, console.warn) if config.wandb else None
     path, resumed = run.destination(config, checkpoint)
-    pool, sum_noise = start_pool(policy, console, open_pool)
+    pool, sum_noise = start_pool(policy, console, hand_over)
     stack.callback(pool.close)
     # The workers start while the optimiser's modules are imported here.
     strategy = Strategy(policy.theta, config, sum_noise)
@@ -137,7 +153,7 @@ def start(
     counters = run.first_counters(config, checkpoint, resumed=resumed)
     config = run.settings_to_save(config, checkpoint, path, resumed=resumed)
     run.write_settings(directory.path, config, checkpoint if resumed else None)
-    with run.writable(directory.path):
+    with run.writable(directory.path), naming_limits():  # it starts threads
         reports = Reporter(
             directory,
             console,
@@ -158,12 +174,16 @@ def start(
     return Trainer(policy, strategy, counters, pool, reports, directory.path)
 
 
-def start_pool(policy: Policy, console: Terminal, open_pool: OpenPool) -> tuple[Pool, SumNoise]:
+def start_pool(
+    policy: Policy, console: Terminal, hand_over: HandOver | None
+) -> tuple[Pool, SumNoise]:
     """Return the pool that plays, and the function that sums noise."""
     config, recipe = policy.config, policy.recipe
     sum_here = partial(weighted_sum, threads=cores())
     if config.workers == 0:
         return InProcessPool(recipe, console.say), sum_here
+    if hand_over:
+        recipe = hand_over(recipe)
     settings: dict[str, Any] = {
         "size": policy.theta.size,
         "inputs": policy.inputs,
@@ -173,12 +193,12 @@ def start_pool(policy: Policy, console: Terminal, open_pool: OpenPool) -> tuple[
         "say": console.say,
     }
     if config.ray is None:
-        return open_pool(WorkerPool, recipe, members=config.n + 1, **settings), sum_here
+        return WorkerPool(recipe, members=config.n + 1, **settings), sum_here
     from es.cluster.pool import RayPool
 
     console.say(f"Connecting to Ray (--ray {config.ray}) ...")
-    pool: Any = open_pool(
-        partial(RayPool, config.ray),
+    pool = RayPool(
+        config.ray,
         recipe,
         patience=config.ray_timeout,
         preload=modules_for_workers(config.net),
@@ -251,9 +271,7 @@ class Trainer:
 
     # ---- the loop ----
 
-    def run_to_end(
-        self, interrupts: Interrupts, after_update: Callable[[Record, "Trainer"], Any]
-    ) -> Outcome:
+    def run_to_end(self, interrupts: Interrupts, after_update: AfterUpdate | None) -> Outcome:
         """Train, end workers and reports, and say how the run ended."""
         self._interrupts = interrupts
         interrupts.defer()
@@ -275,7 +293,7 @@ class Trainer:
                 )
         return self._conclude(interrupted, unwritten)
 
-    def run(self, after_update: Callable[[Record, "Trainer"], Any]) -> None:
+    def run(self, after_update: AfterUpdate | None) -> None:
         """Update until a limit or the target is reached, or `after_update` returns False."""
         self.reports.commit({LATEST: self.saved})
         while True:
@@ -285,7 +303,8 @@ class Trainer:
                 self.evaluate_for_target()
             if self.solved or run.limit_reached(self.config, self.counters):
                 return
-            if after_update(self.update(), self) is False:
+            record = self.update()
+            if after_update and not after_update(record, self):
                 return
 
     def update(self) -> Record:
@@ -497,7 +516,7 @@ class Trainer:
         """Name the environment, and a network of the user's, in errors of an episode."""
         try:
             yield
-        except ClusterError:  # not the environment's fault
+        except (ClusterError, LimitError):  # not the environment's fault
             raise
         except RunError as error:
             net = f" --net {self.config.net}" if self.config.net else ""

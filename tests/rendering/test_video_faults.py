@@ -21,7 +21,7 @@ from tests.rendering.videos import decoded
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("out.avi", "--video 'out.avi': must be a file whose name ends in .mp4 or .gif"),
+        ("out.avi", "--video 'out.avi' must be a file whose name ends in .mp4 or .gif"),
         (
             "run/latest.safetensors/out.mp4",
             "--video run/latest.safetensors/out.mp4: cannot be written "

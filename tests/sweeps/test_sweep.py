@@ -80,7 +80,7 @@ def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search
     status, _, err = search(*command)
     lock.close()
     assert status == 2
-    assert err.startswith("error: --dir here: another run is writing there")
+    assert err.startswith("error: --dir here: another run writes there")
     assert len(study()) == 3
 
 
@@ -148,7 +148,7 @@ def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends(search):
     assert (status, err) == (0, "")
     failed = [row for row in table() if row["state"] == "fail"]
     assert {(row["state"], row["n"]) for row in table()} == {("fail", "4"), ("complete", "40")}
-    assert "--top-directions 3: must be at most half of --n 4" in failed[0]["reason"]
+    assert "--top-directions 3 must be at most half of --n 4" in failed[0]["reason"]
 
     status, _, err = search(*FAILING, *space(LR), "--dir", "there")
     assert status == 1
