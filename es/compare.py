@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from es.checkpoint import replace
 from es.errors import Interrupted, Interrupts, UsageError, execute
-from es.run import writable
 from es.settings import Parser
 
 WIDE = 200  # characters: a table that is not printed on a terminal need not be folded
@@ -51,6 +50,7 @@ def compare(options: Options, interrupts: Interrupts) -> int:
     from es.reports.comparison import table
     from es.reports.comparison.picture import draw_comparison
     from es.reports.comparison.runs import group_runs, load_runs
+    from es.run import writable
 
     def warn(text: str) -> None:
         print(f"warning: {text}", file=sys.stderr)

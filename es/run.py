@@ -69,7 +69,9 @@ def writable(path: Path, flag: str = "--run-dir") -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, RuntimeError) as error:  # a null byte, a loop of links
-        reason = getattr(error, "strerror", None) or error
+        # mkdir finds a file in the place of a directory.
+        in_the_way = isinstance(error, FileExistsError)
+        reason = "not a directory" if in_the_way else getattr(error, "strerror", None) or error
         where = getattr(error, "filename2", None) or getattr(error, "filename", None) or path
         where = "" if str(where) == str(path) else f"{where}: "
         raise UsageError(

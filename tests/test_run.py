@@ -107,8 +107,8 @@ def test_a_file_system_without_locks_is_used(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("file/run", "Not a directory"),
-        ("file", "File exists"),
+        ("file/run", "[nN]ot a directory"),
+        ("file", "not a directory"),
         ("x" * 300, "File name too long"),
         ("nul\0", "null byte"),
         ("loop/run", "[lL]oop|symbolic links"),

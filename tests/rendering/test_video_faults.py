@@ -25,7 +25,7 @@ from tests.rendering.videos import decoded
         (
             "run/latest.safetensors/out.mp4",
             "--video run/latest.safetensors/out.mp4: cannot be written "
-            "(run/latest.safetensors: File exists)",
+            "(run/latest.safetensors: not a directory)",
         ),
         ("folder.mp4", "--video folder.mp4: cannot be written (it is a directory)"),
     ],
