@@ -30,7 +30,6 @@ from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart, SeededS
 from es.errors import UsageError, as_usage_error
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
-gymnasium.logger.min_level = gymnasium.logger.ERROR  # no deprecation warnings
 gymnasium.register_envs(ale_py)
 gymnasium.register("CyclicMDP-v0", entry_point="es.environments.cyclic:CyclicMDP")
 
@@ -181,11 +180,6 @@ def is_unlimited(env: Mapping[str, Any]) -> bool:
     wrapped = spec.additional_wrappers or env.get("wrappers")
     limited = spec.max_episode_steps or wrapped or _is_atari(env["id"], spec)
     return not limited
-
-
-def may_wait_for_fire(env: Mapping[str, Any]) -> bool:
-    """Return whether this is an Atari game in which FIRE is the policy's own choice."""
-    return not env.get("fire_reset") and _is_atari(env["id"], _spec(env["id"]))
 
 
 def _loop_counts(env: Mapping[str, Any], spec: EnvSpec) -> bool:

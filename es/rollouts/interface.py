@@ -28,10 +28,6 @@ class Pool(Protocol):
         """End all workers without waiting for their episodes; may be called again."""
 
 
-# Called as `open_pool(make, recipe, **settings)`; returns what `make(recipe, **settings)` makes.
-OpenPool = Callable[..., Pool]
-
-
 def failed(task: Task, how: str, trace: str = "") -> TaskError:
     """Return the error of a task that cannot be played. how: in words that follow "failed"."""
     error = TaskError(f"{task} failed {how}", trace)

@@ -17,10 +17,11 @@ import optuna
 
 from es.checkpoint import LATEST
 from es.config import Config
+from es.errors import limit_error
 from es.reports import PROGRESS
 from es.reports.plot import read_table
 from es.rollouts.processes import end_group, for_helpers
-from es.runs.directory import write_text
+from es.run import write_text
 from es.settings import write_toml
 from es.sweeps.trial import OUTCOME, TRIAL_SETTINGS, Play, run_trial
 
@@ -64,8 +65,11 @@ class RunningTrial:
         write_text(directory / TRIAL_SETTINGS, write_toml(config.saved() | {"silent": True}))
         context = multiprocessing.get_context("forkserver")
         self.process = context.Process(target=run_trial, args=(play, directory))
-        with for_helpers():
-            self.process.start()
+        try:
+            with for_helpers():
+                self.process.start()
+        except EOFError as error:  # as it cannot start another process
+            raise limit_error("the fork server has ended") from error
 
     def follow(self) -> None:
         """Report the milestones that were reached; interrupt the trial if Optuna prunes it."""

@@ -93,7 +93,7 @@ def test_killed_workers_and_helpers_do_not_change_the_run(start, program):
     assert same_run(read("killed/latest.safetensors"), read("quiet/latest.safetensors"))
 
 
-def test_an_episode_that_never_ends_is_given_up(start, program):
+def test_an_episode_that_never_ends_is_given_up(start):
     flags = (*SLOW, "--rollout-timeout", 0.3)
     process = start(*flags, "--workers", 1)
     _out, err = process.communicate(timeout=60)
@@ -102,9 +102,6 @@ def test_an_episode_that_never_ends_is_given_up(start, program):
     assert "failed 3 times; the last worker was ended" in err
     assert err.count("\n") == 1
     assert read("slow/latest.safetensors").counters.update == 0
-    status, _, err = program(*flags, "--workers", 0)
-    assert status == 2
-    assert "--rollout-timeout 0.3" in err
 
 
 @pytest.mark.picture
@@ -148,9 +145,9 @@ def test_two_runs_at_once(start, program):
     status, out, err = program(*beside)
     assert (status, err) == (1, "")  # it misses its target
     assert f"{RUN} holds another run: this one goes to {RUN}.2." in out
-    status, _, err = program(*beside, "--run-dir", RUN)
-    assert status == 2
-    assert "another run is writing there" in err
+    status, out, _ = program(*beside, "--run-dir", RUN)
+    assert status == 1
+    assert f"this one goes to {RUN}.3." in out
     assert process.poll() is None
 
 

@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 from es.config import Config
 from es.reports.plot import COLUMNS
 from es.rollouts.processes import CORES
-from es.runs.directory import open_existing
+from es.run import open_directory
 from es.sweeps.running_trial import RunningTrial
 from es.sweeps.study import FRAMES
 from tests.checkpoints import has_rows, read, rows
@@ -76,11 +76,11 @@ def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search
         assert "choose another --dir" in err
         assert err.count("\n") == 1
     space(LR)
-    lock = open_existing(Path("here"))
+    lock = open_directory(Path("here"))
     status, _, err = search(*command)
     lock.close()
     assert status == 2
-    assert err.startswith("error: --dir here: another run is writing there")
+    assert err.startswith("error: --dir here: another run writes there")
     assert len(study()) == 3
 
 
@@ -148,7 +148,7 @@ def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends(search):
     assert (status, err) == (0, "")
     failed = [row for row in table() if row["state"] == "fail"]
     assert {(row["state"], row["n"]) for row in table()} == {("fail", "4"), ("complete", "40")}
-    assert "--top-directions 3: must be at most half of --n 4" in failed[0]["reason"]
+    assert "--top-directions 3 must be at most half of --n 4" in failed[0]["reason"]
 
     status, _, err = search(*FAILING, *space(LR), "--dir", "there")
     assert status == 1
