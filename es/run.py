@@ -14,12 +14,10 @@ from typing import IO, NamedTuple
 from es.checkpoint import BEST, LATEST, Checkpoint, Counters, replace
 from es.config import Config
 from es.errors import Interrupted, RunError, UsageError, command
+from es.reports import PROGRESS, SETTINGS
 from es.rollouts.interface import counted
 from es.settings import CHANGED, TITLE, change_line, scored_alike, write_toml
 
-PROGRESS, EVALUATIONS = "progress.csv", "evaluations.csv"
-SETTINGS, CURVE = "config.toml", "learning_curve.png"
-VIDEOS = "videos"
 LOCK = ".lock"
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # of file systems without them
 MISSED = 1  # exit status of a run that did not reach its target
@@ -48,19 +46,9 @@ class RunDir:
     def __init__(self, path: Path, lock: IO[str]) -> None:
         self.path, self._lock = path, lock
 
-    def check(self) -> None:
-        """Raise OSError if the directory was moved, deleted or replaced."""
-        require_same(self._lock.fileno(), self.path / LOCK)
-
     def close(self) -> None:
         """Free the directory for another run."""
         self._lock.close()
-
-
-def require_same(descriptor: int, path: Path) -> None:
-    """Raise OSError unless `path` is the open file."""
-    if not path.exists() or not os.path.samestat(os.fstat(descriptor), path.stat()):
-        raise OSError(errno.ESTALE, "it was moved, deleted or replaced")
 
 
 @contextmanager
