@@ -6,22 +6,47 @@ import fcntl
 import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
+from es.algorithm.noise import SumNoise, weighted_sum
+from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, LATEST, Checkpoint, Counters, replace
 from es.config import Config
-from es.errors import Interrupted, RunError, UsageError, command
-from es.reports import PROGRESS, SETTINGS
-from es.rollouts.interface import counted
+from es.errors import Interrupted, RunError, UsageError, command, naming_limits
+from es.policy import Policy
+from es.reports import NO_CURVE, PROGRESS, SETTINGS
+from es.reports.console import Console
+from es.reports.log import Log, require_wandb, start_wandb
+from es.reports.plot import Curve
+from es.reports.video import Recorder, flags_to_watch
+from es.rollouts.in_process import InProcessPool
+from es.rollouts.interface import Pool, counted
+from es.rollouts.pool import WorkerPool
+from es.rollouts.processes import IMPORTS, PRELOAD, cores, modules_for_workers
+from es.rollouts.rollout import Recipe
 from es.settings import CHANGED, TITLE, change_line, scored_alike, write_toml
 
 LOCK = ".lock"
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # of file systems without them
 MISSED = 1  # exit status of a run that did not reach its target
 UPDATES_AFTER_MISS = 10  # between a missed evaluation for the target and the next one, at most
+
+HandOver = Callable[[Recipe], Recipe]
+
+
+class Run(NamedTuple):
+    """A run that has been started in the directory `path`."""
+
+    policy: Policy
+    strategy: Strategy
+    counters: Counters
+    pool: Pool
+    log: Log
+    path: Path
 
 
 class Outcome(NamedTuple):
@@ -146,6 +171,109 @@ def write_text(path: Path, text: str) -> None:
 
 
 # ---- the start ----
+
+
+def start(
+    policy: Policy,
+    checkpoint: Checkpoint | None,
+    console: Console,
+    stack: ExitStack,
+    hand_over: HandOver | None,
+) -> Run:
+    """Start workers and reports, and open the directory; `stack` ends all but the reports."""
+    config = policy.config
+    if config.wandb:
+        require_wandb()
+    path, resumed = destination(config, checkpoint)
+    pool, sum_noise = start_pool(policy, console, hand_over)
+    stack.callback(pool.close)
+    # The workers start while the optimiser's modules are imported here.
+    strategy = Strategy(policy.theta, config, sum_noise)
+    if checkpoint and checkpoint.config:
+        restore(strategy, checkpoint, config)
+    directory = open_directory(path) if resumed else open_new(path)
+    stack.callback(directory.close)
+    if directory.path != path:
+        console.say(f"{path} holds another run: this one goes to {directory.path}.")
+    counters = first_counters(config, checkpoint, resumed=resumed)
+    config = settings_to_save(config, checkpoint, path, resumed=resumed)
+    write_settings(directory.path, config, checkpoint if resumed else None)
+    with writable(directory.path), naming_limits():  # it starts threads
+        log = open_log(config, directory.path, counters, console)
+    console.say(
+        f"Num params in network: {policy.theta.size}\nSeed: {config.seed}\n"
+        f"Run directory: {directory.path}\n"
+    )
+    policy = dataclasses.replace(policy, config=config)
+    return Run(policy, strategy, counters, pool, log, directory.path)
+
+
+def open_log(config: Config, path: Path, counters: Counters, console: Console) -> Log:
+    """Return what writes the files of a run in the directory `path`, from `counters` on."""
+    flags = config.flags_to_restore
+    return Log(
+        path,
+        counters,
+        settings=config.hyperparameters(),
+        say=console.say,
+        warn=console.warn,
+        curve=None if os.environ.get(NO_CURVE) else Curve(path),
+        recorder=Recorder(path, flags, console.say, console.warn) if config.video_every else None,
+        wandb=start_wandb(path, config.saved(), console.say) if config.wandb else None,
+    )
+
+
+def start_pool(
+    policy: Policy, console: Console, hand_over: HandOver | None
+) -> tuple[Pool, SumNoise]:
+    """Return the pool that plays, and the function that sums noise."""
+    config, recipe = policy.config, policy.recipe
+    sum_here = partial(weighted_sum, threads=cores())
+    if config.workers == 0:
+        return InProcessPool(recipe, console.say), sum_here
+    if hand_over:
+        recipe = hand_over(recipe)
+    settings: dict[str, Any] = {
+        "size": policy.theta.size,
+        "inputs": policy.inputs,
+        "spread": config.sigma_adapt,
+        "workers": config.workers,
+        "timeout": config.rollout_timeout,
+        "say": console.say,
+    }
+    if config.ray is None:
+        return WorkerPool(recipe, members=config.n + 1, **settings), sum_here
+    from es.cluster.pool import RayPool
+
+    console.say(f"Connecting to Ray (--ray {config.ray}) ...")
+    pool = RayPool(
+        config.ray,
+        recipe,
+        patience=config.ray_timeout,
+        preload=modules_for_workers(config.net),
+        variables={PRELOAD: config.env_name, IMPORTS: " ".join(config.user_modules)},
+        **settings,
+    )
+    return pool, pool.sum_noise
+
+
+def restore(strategy: Strategy, checkpoint: Checkpoint, config: Config) -> None:
+    """Give the strategy the state of a checkpoint, but for what other settings replace."""
+    before, counters = checkpoint.config, checkpoint.counters
+    assert before is not None
+    strategy.update = counters.update
+    if config.step_size == before.step_size:
+        strategy.lr = counters.lr  # as it has decayed
+    if config.sigma == before.sigma:
+        strategy.sigma = counters.sigma
+    if strategy.relative_sigma is not None and checkpoint.spread is not None:
+        strategy.relative_sigma[:] = checkpoint.spread
+    # The moments of another optimiser are of no use.
+    if (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, before.momentum > 0):
+        try:
+            strategy.optimizer.load(checkpoint.optimizer)
+        except (LookupError, RuntimeError, ValueError) as error:
+            raise UsageError(f"--restore {config.restore}: is damaged ({error})") from error
 
 
 def settings_to_save(
@@ -308,3 +436,9 @@ def last_line(
     if target is not None:
         return MISSED, f"Target not reached: no mean return of {target:g} in {done}{saved}"
     return 0, f"Finished: {done}{saved}"
+
+
+def how_to_watch(config: Config, checkpoint: Path, *, drawable: bool) -> str:
+    """Return the command that shows a policy or, if its environment has no pictures, plays it."""
+    what = "Watch it:" if drawable else "Play it (its environment has no render mode rgb_array):"
+    return f"{what}\n  {command_for(config, checkpoint, *flags_to_watch(drawable=drawable))}"

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import math
-import os
 import secrets
 import signal
 import time
@@ -17,7 +16,6 @@ import numpy as np
 import torch
 
 from es import run
-from es.algorithm.noise import SumNoise, weighted_sum
 from es.algorithm.shaping import (
     Population,
     adaptive_cap,
@@ -27,8 +25,7 @@ from es.algorithm.shaping import (
     variable_cap,
 )
 from es.algorithm.statistics import Normalizer
-from es.algorithm.strategy import Strategy
-from es.checkpoint import BEST, LATEST, RECENT, Checkpoint, Counters
+from es.checkpoint import BEST, LATEST, RECENT, Checkpoint
 from es.config import FIELDS, Config
 from es.envs import is_unlimited, make_env
 from es.errors import (
@@ -37,43 +34,32 @@ from es.errors import (
     Interrupts,
     LimitError,
     RunError,
-    UsageError,
-    naming_limits,
 )
 from es.model import unflatten
 from es.policy import Policy, make_policy
-from es.reports import NO_CURVE
 from es.reports.console import Console, RunLimits
 from es.reports.log import (
-    Log,
     Record,
     describe_evaluation,
     describe_population,
-    require_wandb,
-    start_wandb,
 )
-from es.reports.plot import Curve
-from es.reports.video import Recorder, flags_to_watch, require_drawable
-from es.rollouts.in_process import InProcessPool
-from es.rollouts.interface import Pool, counted
-from es.rollouts.pool import WorkerPool
-from es.rollouts.processes import IMPORTS, PRELOAD, cores, ending_children, modules_for_workers
+from es.reports.video import require_drawable
+from es.rollouts.interface import counted
+from es.rollouts.processes import ending_children
 from es.rollouts.rollout import (
     UNPERTURBED,
-    Recipe,
     Result,
     Snapshot,
     Task,
     evaluation_tasks,
     training_tasks,
 )
-from es.run import Outcome
+from es.run import HandOver, Outcome, Run
 
 # An evaluation may fail after a fifth of its episodes, and at least 5.
 FAILING_PART, FEWEST_EPISODES = 5, 5
 
 AfterUpdate = Callable[[Record, "Trainer"], bool]
-HandOver = Callable[[Recipe], Recipe]
 
 
 def train(
@@ -112,8 +98,8 @@ def train(
             if config.video_every:  # learn now whether the environment can be drawn
                 require_drawable(partial(make_env, policy.environment, "rgb_array"))
         say_what_is_played(config, policy, console, is_new=checkpoint is None)
-        trainer = start(policy, checkpoint, console, stack, hand_over)
-        return trainer.run_to_end(interrupts, after_update)
+        started = run.start(policy, checkpoint, console, stack, hand_over)
+        return Trainer(started, console).run_to_end(interrupts, after_update)
 
 
 def say_what_is_played(config: Config, policy: Policy, console: Console, *, is_new: bool) -> None:
@@ -133,109 +119,6 @@ def say_what_is_played(config: Config, policy: Policy, console: Console, *, is_n
         console.say(f"No limit of steps is known: episodes may last {most} (--max-episode-length).")
 
 
-def start(
-    policy: Policy,
-    checkpoint: Checkpoint | None,
-    console: Console,
-    stack: ExitStack,
-    hand_over: HandOver | None,
-) -> "Trainer":
-    """Start workers and reports, and open the directory; `stack` ends all but the reports."""
-    config = policy.config
-    if config.wandb:
-        require_wandb()
-    path, resumed = run.destination(config, checkpoint)
-    pool, sum_noise = start_pool(policy, console, hand_over)
-    stack.callback(pool.close)
-    # The workers start while the optimiser's modules are imported here.
-    strategy = Strategy(policy.theta, config, sum_noise)
-    if checkpoint and checkpoint.config:
-        restore(strategy, checkpoint, config)
-    directory = run.open_directory(path) if resumed else run.open_new(path)
-    stack.callback(directory.close)
-    if directory.path != path:
-        console.say(f"{path} holds another run: this one goes to {directory.path}.")
-    counters = run.first_counters(config, checkpoint, resumed=resumed)
-    config = run.settings_to_save(config, checkpoint, path, resumed=resumed)
-    run.write_settings(directory.path, config, checkpoint if resumed else None)
-    with run.writable(directory.path), naming_limits():  # it starts threads
-        log = open_log(config, directory.path, counters, console)
-    console.say(
-        f"Num params in network: {policy.theta.size}\nSeed: {config.seed}\n"
-        f"Run directory: {directory.path}\n"
-    )
-    policy = dataclasses.replace(policy, config=config)
-    return Trainer(policy, strategy, counters, pool, console, log, directory.path)
-
-
-def open_log(config: Config, path: Path, counters: Counters, console: Console) -> Log:
-    """Return what writes the files of a run in the directory `path`, from `counters` on."""
-    flags = config.flags_to_restore
-    return Log(
-        path,
-        counters,
-        settings=config.hyperparameters(),
-        say=console.say,
-        warn=console.warn,
-        curve=None if os.environ.get(NO_CURVE) else Curve(path),
-        recorder=Recorder(path, flags, console.say, console.warn) if config.video_every else None,
-        wandb=start_wandb(path, config.saved(), console.say) if config.wandb else None,
-    )
-
-
-def start_pool(
-    policy: Policy, console: Console, hand_over: HandOver | None
-) -> tuple[Pool, SumNoise]:
-    """Return the pool that plays, and the function that sums noise."""
-    config, recipe = policy.config, policy.recipe
-    sum_here = partial(weighted_sum, threads=cores())
-    if config.workers == 0:
-        return InProcessPool(recipe, console.say), sum_here
-    if hand_over:
-        recipe = hand_over(recipe)
-    settings: dict[str, Any] = {
-        "size": policy.theta.size,
-        "inputs": policy.inputs,
-        "spread": config.sigma_adapt,
-        "workers": config.workers,
-        "timeout": config.rollout_timeout,
-        "say": console.say,
-    }
-    if config.ray is None:
-        return WorkerPool(recipe, members=config.n + 1, **settings), sum_here
-    from es.cluster.pool import RayPool
-
-    console.say(f"Connecting to Ray (--ray {config.ray}) ...")
-    pool = RayPool(
-        config.ray,
-        recipe,
-        patience=config.ray_timeout,
-        preload=modules_for_workers(config.net),
-        variables={PRELOAD: config.env_name, IMPORTS: " ".join(config.user_modules)},
-        **settings,
-    )
-    return pool, pool.sum_noise
-
-
-def restore(strategy: Strategy, checkpoint: Checkpoint, config: Config) -> None:
-    """Give the strategy the state of a checkpoint, but for what other settings replace."""
-    before, counters = checkpoint.config, checkpoint.counters
-    assert before is not None
-    strategy.update = counters.update
-    if config.step_size == before.step_size:
-        strategy.lr = counters.lr  # as it has decayed
-    if config.sigma == before.sigma:
-        strategy.sigma = counters.sigma
-    if strategy.relative_sigma is not None and checkpoint.spread is not None:
-        strategy.relative_sigma[:] = checkpoint.spread
-    # The moments of another optimiser are of no use.
-    if (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, before.momentum > 0):
-        try:
-            strategy.optimizer.load(checkpoint.optimizer)
-        except (LookupError, RuntimeError, ValueError) as error:
-            raise UsageError(f"--restore {config.restore}: is damaged ({error})") from error
-
-
 class Evaluation(NamedTuple):
     """The returns of the policy after `update` updates, their mean and standard deviation."""
 
@@ -253,19 +136,15 @@ class Trainer:
     the target, if one did. evaluated: the last complete evaluation.
     """
 
-    def __init__(
-        self, policy: Policy, strategy: Strategy, counters: Counters, pool: Pool, console: Console,
-        log: Log, path: Path,
-    ) -> None:  # fmt: skip
-        self.config, self.policy, self.strategy = policy.config, policy, strategy
-        self.counters, self.pool, self.path = counters, pool, path
-        self.console, self.log = console, log
+    def __init__(self, started: Run, console: Console) -> None:
+        self.policy, self.strategy, self.counters, self.pool, self.log, self.path = started
+        self.config, self.console = self.policy.config, console
         self.solved: dict[str, float] | None = None
         self.evaluated: Evaluation | None = None
         self.saved = self._checkpoint()
         self._interrupts = Interrupts()
         self._prepared: list[Task] = []  # which are being played already
-        self._start = time.monotonic() - counters.wall_seconds
+        self._start = time.monotonic() - self.counters.wall_seconds
         self._steps, self._steps_since = 0, time.monotonic()
 
     @property
@@ -621,12 +500,6 @@ class Trainer:
                 "Restore the run with a higher limit, or try another --seed, a larger --sigma, or "
                 "sweep.py, which searches for settings."
             )
-        self.console.say(how_to_watch(config, path / LATEST, drawable=self.policy.drawable))
+        self.console.say(run.how_to_watch(config, path / LATEST, drawable=self.policy.drawable))
         self.console.close(line)
         return Outcome(status, path, self.solved is not None, self.saved)
-
-
-def how_to_watch(config: Config, checkpoint: Path, *, drawable: bool) -> str:
-    """Return the command that shows a policy or, if its environment has no pictures, plays it."""
-    what = "Watch it:" if drawable else "Play it (its environment has no render mode rgb_array):"
-    return f"{what}\n  {run.command_for(config, checkpoint, *flags_to_watch(drawable=drawable))}"

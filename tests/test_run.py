@@ -315,7 +315,7 @@ def test_an_interrupt_while_noise_is_summed_does_not_wait_and_loses_no_update(pr
         raise AssertionError("the sum went on")
 
     with monkeypatch.context() as patch:
-        patch.setattr("es.train.weighted_sum", sum_for_long)
+        patch.setattr("es.run.weighted_sum", sum_for_long)
         status, out, _ = program(*carried_on)
     assert status == 130
     assert "\nInterrupted after 1 update," in out

@@ -58,7 +58,8 @@ LOWEST_PRIORITY = 19  # as `nice` counts
 class Helper(subprocess.Popen[bytes]):
     """A process that runs `python -m WORDS...` beside a run. Raise OSError if it cannot start.
 
-    Its process group is its own, so that Ctrl-C in the terminal does not reach it.
+    nice: added to this process's own niceness. Its process group is its own, so that Ctrl-C in the
+    terminal does not reach it.
     """
 
     def __init__(self, *words: str, nice: int = LOWEST_PRIORITY) -> None:
@@ -97,16 +98,14 @@ class Helper(subprocess.Popen[bytes]):
 class Curve:
     """Redraw the learning curve of the run in `path` from time to time.
 
-    One process draws all pictures. It imports Matplotlib at once.
+    One process draws all pictures. It imports Matplotlib at once. Raise OSError if it cannot start.
     """
 
     def __init__(self, path: Path) -> None:
         self._words = (__name__, str(path.resolve()), "--follow")
-        self._helper: Helper | None = None
-        self._failure = ""
+        self._helper = Helper(*self._words)
         self._requested = False
         self._due = time.monotonic() + REDRAW_SECONDS
-        self._start(LOWEST_PRIORITY)
 
     def request(self) -> None:
         """Redraw the picture, unless that was done a few seconds ago."""
@@ -118,17 +117,16 @@ class Curve:
     def close(self, hurried: Callable[[], bool]) -> str:
         """Draw the last state. Return why that has failed, or else "".
 
-        hurried: returns whether the user does not want to wait.
+        hurried: returns whether the user does not want to wait. Raise OSError if no process can
+        start.
         """
         start = time.monotonic()
-        if self._helper and not (self._requested and self._helper.hasten()):
-            self._helper.end()
-            self._helper = None
         if not self._requested:
+            self._helper.end()
             return ""
-        self._draw(os.getpriority(os.PRIO_PROCESS, 0))
-        if self._helper is None:
-            return self._failure
+        if not self._helper.hasten():
+            self._restart(0)
+        self._draw(0)
         assert self._helper.stdin is not None
         self._helper.stdin.close()  # so that it ends
         self._helper.stdin = None
@@ -139,22 +137,17 @@ class Curve:
             time.sleep(0.01)
         return self._helper.end()
 
-    def _start(self, nice: int) -> None:
-        try:
-            self._helper = Helper(*self._words, nice=nice)
-        except OSError as error:  # a missing picture is no reason to end a run
-            self._failure = str(error)
-
     def _draw(self, nice: int) -> None:
-        """Have the picture drawn. nice: the priority of a process that has to be started."""
-        if self._helper and self._helper.poll() is not None:
-            self._failure = self._helper.end()
-            self._helper = None
-        if self._helper is None:
-            self._start(nice)
-        if self._helper and self._helper.stdin:
-            with contextlib.suppress(OSError):  # it has just died
-                os.write(self._helper.stdin.fileno(), b"\n")
+        """Have the picture drawn. nice: of a process that replaces one that has ended."""
+        if self._helper.poll() is not None:  # as it does after an error
+            self._restart(nice)
+        assert self._helper.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has just ended
+            os.write(self._helper.stdin.fileno(), b"\n")
+
+    def _restart(self, nice: int) -> None:
+        self._helper.end()
+        self._helper = Helper(*self._words, nice=nice)
 
 
 def read_table(path: Path, columns: Sequence[str] = COLUMNS) -> dict[str, DoubleArray]:

@@ -403,7 +403,7 @@ class Recorder:
                 self._end()
                 if self._recorded is self._last:
                     break
-                self._start(os.getpriority(os.PRIO_PROCESS, 0))
+                self._start(0)
             time.sleep(0.02)
         if self._helper:
             self._helper.end()

@@ -13,7 +13,7 @@ from es.errors import RunError, UsageError, command, in_one_line
 from es.reports import plot
 from es.reports.console import Console
 from es.rollouts.interface import counted
-from es.run import write_text
+from es.run import how_to_watch, write_text
 from es.settings import write_toml
 from es.sweeps.space import base_params, trial_settings
 from es.sweeps.study import (
@@ -25,7 +25,6 @@ from es.sweeps.study import (
     complete_trials,
     done_trials,
 )
-from es.train import how_to_watch
 
 BEST_SETTINGS, TRIALS, IMPORTANCE = "best.toml", "trials.csv", "importance.png"
 FEWEST = 8  # complete trials, below which importances are chance

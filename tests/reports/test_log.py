@@ -354,7 +354,7 @@ def test_a_run_outlives_a_full_disk_and_lacks_nothing_afterwards(start):
     assert (process.returncode, err) == (130, "")
     updates = [int(row["update"]) for row in rows()]
     assert updates == list(range(1, read(RUN / "latest.safetensors").counters.update + 1))
-    assert not list(RUN.glob("*.tmp"))
+    assert not list(RUN.glob("*.safetensors.tmp"))
 
 
 def test_a_last_checkpoint_that_cannot_be_written_is_an_error(start):
