@@ -1,7 +1,7 @@
 """Environment, network and parameters, made alike for training, testing and load_policy."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import closing
 from functools import partial
 from typing import Any, cast
@@ -28,7 +28,7 @@ from es.model import (
     unflatten,
     with_shapes,
 )
-from es.networks import custom, make_actor
+from es.networks import make_actor
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.rollout import Recipe, Snapshot, close, evaluation_tasks
 from es.runs.setup import Setup
@@ -54,29 +54,31 @@ def describe(config: Config, restored: Checkpoint | None) -> tuple[Setup, FloatA
         complaint = close(env)
     if complaint:
         raise RunError(f"--env-name {config.env_name}: cannot be played ({complaint})")
-    module = initial = None
+    custom = initial = None
+    make_torch: Callable[[], nn.Module]
     if config.net:
+        from es.networks.custom import describe_custom, make_custom_module  # this loads kernels
+
         saved = restored.parameters if restored else None
-        network, module, initial = custom.describe_custom(
+        network, custom, initial = describe_custom(
             config, env.observation_space, env.action_space, actions, saved
         )
+        make_torch = partial(make_custom_module, network, custom)
     else:
         network = with_shapes(describe_network(config, shape, actions))
+        make_torch = partial(make_module, network)
     size = sum(map(math.prod, network["shapes"].values()))
     if size > MAX_PARAMETERS:
         raise UsageError(
             f"the network would have {size} parameters, and {MAX_PARAMETERS} are possible: choose "
-            f"smaller {'--net-kwargs' if module else '--hidden-sizes'} or --action-bins"
+            f"smaller {'--net-kwargs' if custom else '--hidden-sizes'} or --action-bins"
         )
-    untrained = module.untrained if module else {}
+    untrained = custom.untrained if custom else {}
     theta = _parameters(config, network, restored, initial, untrained)
     vbn_batch = _vbn_batch(config, environment, restored) if network.get("vbn") else None
-    make, act = partial(make_env, environment), partial(make_actor, network, vbn_batch, module)
+    make, act = partial(make_env, environment), partial(make_actor, network, vbn_batch, custom)
     recipe = Recipe(
         make, act, max_steps(environment), config.param_fraction, config.reward_clip or None
-    )
-    make_torch = (
-        partial(custom.make_module, network, module) if module else partial(make_module, network)
     )
     tensors = {name: torch.from_numpy(array) for name, array in untrained.items()}
     setup = Setup(

@@ -109,7 +109,11 @@ class Parser(argparse.ArgumentParser):
             groups[about["group"]].add_argument(f"--{name}", dest=field.name, **options)
 
     def read(self, argv: Sequence[str], kinds: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that a command line gives, by field name.
+        """Return the values that a command line gives, by field name, as `words` does."""
+        return {name: from_words(name, each, kinds) for name, each in self.words(argv).items()}
+
+    def words(self, argv: Sequence[str]) -> dict[str, Any]:
+        """Return what a command line gives, by name.
 
         Exit with status 0 for `--help`. Raise UsageError if the command line cannot be read.
         """
@@ -120,7 +124,7 @@ class Parser(argparse.ArgumentParser):
         parsed, unknown = self.parse_known_args(spelled)
         if unknown:
             raise UsageError(self._unknown(unknown[0].partition("=")[0]))
-        return {name: from_words(name, words, kinds) for name, words in vars(parsed).items()}
+        return vars(parsed)
 
     def _unknown(self, word: str) -> str:
         if not word.startswith("--"):

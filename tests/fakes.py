@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from functools import partial
@@ -14,6 +15,7 @@ import numpy as np
 
 from es.algorithm.noise import FloatArray
 from es.rollouts.rollout import Recipe, Snapshot, Task
+from es.rollouts.worker import work
 
 
 class Counting:
@@ -171,3 +173,13 @@ EXITED = recipe(Dying, None)
 SNAPSHOT = Snapshot(np.linspace(0, 1, 10, dtype=np.float32), 0.1)
 TASKS = [Task(index, 100 + index // 2, 1 - 2 * (index % 2), index, 1000) for index in range(10)]
 UNLUCKY = TASKS[5]._replace(episode_seed=13)
+
+
+def work_without_threads(*arguments: Any) -> None:
+    """Do a worker's work where the system allows no more threads."""
+
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threading.Thread.start = start  # type: ignore[method-assign]
+    work(*arguments)

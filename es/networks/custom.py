@@ -86,7 +86,7 @@ def describe_custom(
     (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
     if saved is None:  # a program that loads a policy keeps its generators
         seed_shared_generators(seed)
-    module = make_module(network, Custom(observations, action_space, {}), seed)
+    module = make_custom_module(network, Custom(observations, action_space, {}), seed)
     trained = {name: each for name, each in module.named_parameters() if each.requires_grad}
     if not trained:
         raise UsageError(f"{named}: no parameter requires a gradient, so there is none to train")
@@ -107,7 +107,7 @@ def describe_custom(
     return network, Custom(observations, action_space, arrays), theta
 
 
-def make_module(network: Mapping[str, Any], custom: Custom, seed: int = 0) -> nn.Module:
+def make_custom_module(network: Mapping[str, Any], custom: Custom, seed: int = 0) -> nn.Module:
     """Make the described module, and call it with zeros; raise UsageError if that fails.
 
     seed: of torch's generator, which is left as it was.
@@ -153,7 +153,7 @@ class TorchActor:
 
     def __init__(self, network: Mapping[str, Any], custom: Custom) -> None:
         self._network, self._space = network, custom.observations
-        self._module = make_module(network, custom)
+        self._module = make_custom_module(network, custom)
         self._parameters = dict(self._module.named_parameters())
         # An episode may change buffers, and the next one begins with those of the first.
         self._buffers = {name: each.clone() for name, each in self._module.named_buffers()}

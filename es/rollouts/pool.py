@@ -13,6 +13,7 @@ from typing import Literal
 
 from torch import multiprocessing
 
+from es.errors import limit_error
 from es.rollouts.interface import FAILURES, Progress, counted, failed
 from es.rollouts.processes import allow_open_files, cores, sharing_memory
 from es.rollouts.queue import TaskQueue
@@ -214,6 +215,8 @@ class WorkerPool:
         return self._queue.empty() and all(task == IDLE for task in self._shared.playing)
 
     def _replace(self, lost: LostWorker, task: Task | None) -> None:
+        if lost.limited and self._batch <= 1:  # later, the other workers go on
+            raise limit_error(f"a worker {lost.cause}")
         self._missed = True
         free = "between episodes" if lost.worker.ready else "starting"
         doing = f"playing {task}" if task else free

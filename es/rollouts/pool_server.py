@@ -10,7 +10,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from es.errors import Interrupted, Interrupts, RunError
+from es.errors import Interrupted, Interrupts, LimitError, RunError, naming_limits
 from es.rollouts.interface import Pool
 from es.rollouts.messages import Answer, Begin, Call, Failed, Open, Progressed, Said
 from es.rollouts.processes import leave, start_forkserver
@@ -30,9 +30,14 @@ def main() -> None:
         except RunError as error:
             link.send(Failed(error))
         requests: Requests = queue.SimpleQueue()
-        threading.Thread(target=_receive, args=(link, requests), daemon=True).start()
-        interrupts.defer()
-        _serve(link, requests, interrupts)
+        try:
+            with naming_limits():
+                threading.Thread(target=_receive, args=(link, requests), daemon=True).start()
+        except LimitError as error:
+            link.send(Failed(error))
+        else:
+            interrupts.defer()
+            _serve(link, requests, interrupts)
     leave(0)
 
 

@@ -15,7 +15,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import NoReturn
 
-from es.errors import IN_CHECKOUT, PROJECT, RunError, UsageError
+from es.errors import IN_CHECKOUT, PROJECT, RunError, UsageError, naming_limits
 
 OPEN_FILES = 8192  # enough for two thousand workers, and less than any system's limit
 CORES = "ES_CORES"  # this variable limits the number of cores that are used
@@ -51,6 +51,9 @@ def search_last() -> None:
 
     So a `random.py` there hides nothing.
     """
+    with suppress(ImportError):
+        # It has no file of its own, so a google.py would hide it wherever it is found.
+        import google  # type: ignore[import-untyped]  # noqa: F401
     with suppress(OSError):  # the folder is gone
         if (here := os.getcwd()) not in sys.path:
             sys.path.append(here)
@@ -77,7 +80,8 @@ def end_now() -> None:
         return
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
-            stream.flush()
+            if stream:  # or whoever started the program has closed it
+                stream.flush()
     os._exit(_status[0])
 
 
@@ -142,7 +146,7 @@ def start_forkserver(preload: Sequence[str]) -> None:
     # The fork server inherits the limit, and has open files for each worker.
     allow_open_files(OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES))
     try:
-        with for_helpers():
+        with naming_limits(), for_helpers():
             forkserver.ensure_running()
     except OSError as error:  # its socket lies in the folder for temporary files
         raise UsageError(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from es.errors import episode_trace, summary_of
+from es.errors import episode_trace, no_more_processes, summary_of
 from es.rollouts.player import Player
 from es.rollouts.processes import TERMINAL_SIGNALS, end_group, end_with_parent
 from es.rollouts.queue import take
@@ -26,10 +26,14 @@ SHORT = 0.002  # seconds of an episode, after which two tasks are taken at once
 
 
 class Failure(NamedTuple):
-    """Sent by a worker that has failed and ends. cause: in one line. trace: the traceback."""
+    """Sent by a worker that has failed and ends. cause: in one line. trace: the traceback.
+
+    limited: whether the system allowed it no thread.
+    """
 
     cause: str
     trace: str
+    limited: bool = False
 
 
 class Ready(NamedTuple):
@@ -118,7 +122,11 @@ def work(results: connection.Connection, recipe: Recipe, shared: Shared, number:
         signal.signal(ignored, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
-    end_with_parent(partial(end_group, os.getpid()))
+    try:
+        end_with_parent(partial(end_group, os.getpid()))
+    except RuntimeError as error:
+        results.send(Failure(summary_of(error), "", limited=no_more_processes(error)))
+        return
     with suppress(OSError):  # the master closed the connection
         _serve(results, recipe, shared, number)
     for stream in (sys.stdout, sys.stderr):

@@ -21,7 +21,7 @@ from es.rollouts.rollout import Recipe
 from es.rollouts.worker import IDLE, Done, Failure, Parting, Ready, Shared, work
 
 CLOSE_SECONDS = 1.0
-ATTEMPTS, PAUSE_SECONDS = 10, 0.1  # to start a process: the fork server may just have died
+ATTEMPTS, PAUSE_SECONDS = 4, 0.3  # to start a process: the fork server may just have died
 UNKNOWN = 255  # multiprocessing's exit code when the fork server cannot tell it
 
 
@@ -46,11 +46,15 @@ class Worker:
 
 
 class LostWorker(NamedTuple):
-    """A worker that has ended. cause: in words that follow "worker 3". trace: its traceback."""
+    """A worker that has ended. cause: in words that follow "worker 3". trace: its traceback.
+
+    limited: whether the system allowed it no thread.
+    """
 
     worker: Worker
     cause: str
     trace: str = ""
+    limited: bool = False
 
 
 class WorkerProcesses:
@@ -60,20 +64,29 @@ class WorkerProcesses:
         self._context, self._recipe, self._shared = context, recipe, shared
         self.workers: dict[int, Worker] = {}
         self.failed_starts = 0  # in a row
+        self._failed_attempts = 0  # to start a process, since a worker was last ready
         self.selector = selectors.DefaultSelector()
 
     def start(self, number: int, attempts: int = ATTEMPTS) -> bool:
-        """Start worker `number`; return whether it works; raise RunError if none is left."""
-        for left in reversed(range(attempts)):
+        """Start worker `number`; return whether it works; raise RunError if none is left.
+
+        attempts: give up after so many failures since a worker was last ready.
+        """
+        while True:
             try:
                 worker = self._start(number)
                 break
             except (OSError, EOFError) as error:
-                if not left and not self.workers:
-                    raise RunError(f"cannot start a worker process: {error}") from error
-                if not left:
-                    return False
-                time.sleep(PAUSE_SECONDS)
+                self._failed_attempts += 1
+                if self._failed_attempts < attempts:
+                    time.sleep(PAUSE_SECONDS)
+                    continue
+                if not self.workers:
+                    raise RunError(
+                        f"--workers: cannot start a worker process ({error}); if the system allows "
+                        "too few processes or too little memory, raise the limit (ulimit -u, -v)"
+                    ) from error
+                return False
         self.workers[number] = worker
         self.selector.register(worker.connection, selectors.EVENT_READ, worker)
         return True
@@ -112,9 +125,11 @@ class WorkerProcesses:
             except (EOFError, OSError):
                 return [*messages, self._drop(worker, self._cause(worker))]
             if isinstance(message, Failure):
-                return [*messages, self._drop(worker, f"failed ({message.cause})", message.trace)]
+                lost = self._drop(worker, f"failed ({message.cause})", message.trace)
+                return [*messages, lost._replace(limited=message.limited)]
             if isinstance(message, Ready):
                 worker.ready = True
+                self._failed_attempts = 0
             else:
                 messages += message
         return messages

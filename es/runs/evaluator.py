@@ -12,7 +12,7 @@ from es.algorithm.shaping import (
     mean_and_std,
     perturbations_needed,
 )
-from es.errors import ClusterError, Interrupts, RunError
+from es.errors import ClusterError, Interrupts, LimitError, RunError
 from es.rollouts.interface import counted
 from es.rollouts.rollout import (
     UNPERTURBED,
@@ -205,7 +205,7 @@ class Evaluator:
     def _naming_environment(self) -> Iterator[None]:
         try:
             yield
-        except ClusterError:  # not the environment's fault
+        except (ClusterError, LimitError):  # not the environment's fault
             raise
         except RunError as error:
             config = self._run.config

@@ -13,7 +13,7 @@ from es.algorithm.statistics import Normalizer
 from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, Checkpoint, Counters, load
 from es.config import Config
-from es.errors import UsageError
+from es.errors import UsageError, naming_limits
 from es.policy import restored_normalizer
 from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
@@ -109,7 +109,7 @@ def start_run(
     run_dir = None if path == default else run_dir
     config = dataclasses.replace(config, restore=origin, run_dir=run_dir, override=override)
     title = _title(config, ours, path) if ours and same_run else TITLE
-    with rundir.writable(directory.path):
+    with rundir.writable(directory.path), naming_limits():  # it starts threads
         rundir.write_text(directory.path / rundir.SETTINGS, write_toml(config.saved(), title))
         monitor = Reporter(
             directory,

@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from es.checkpoint import LATEST
 from es.config import Config, flag
-from es.errors import Interrupts, RunError, UsageError
+from es.errors import Interrupts, RunError, UsageError, limit_error
 from es.rollouts.processes import end_group, for_helpers
 from es.sweeps.space import Space, base_params, trial_settings
 from es.sweeps.trial import MILESTONES, Failed, Milestone, Value, run_trial
@@ -229,8 +229,11 @@ def start_trial(study: optuna.Study, sweep: Sweep) -> RunningTrial:
                 "reported": study.get_trials(deepcopy=False)[trial.number].last_step or 0,
             },
         )
-        with for_helpers():
-            process.start()
+        try:
+            with for_helpers():
+                process.start()
+        except EOFError as error:  # as it cannot start another process
+            raise limit_error("the fork server has ended") from error
     return RunningTrial(trial, process, ours)
 
 

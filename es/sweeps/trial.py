@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from es import cli
 from es.checkpoint import LATEST, load
 from es.config import Config
-from es.errors import Interrupts, execute, summary_of
+from es.errors import Interrupts, execute, naming_limits, summary_of
 from es.reports import NO_CURVE
 from es.rollouts.processes import TERMINAL_SIGNALS, end_group, end_with_parent
 
@@ -60,35 +60,42 @@ def run_trial(
     os.setsid()  # the terminal's Ctrl-C is for the sweep, which then interrupts its trials
     for number in TERMINAL_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    end_with_parent(partial(end_group, os.getpid()))
     os.environ[NO_CURVE] = "yes"  # trials are compared by their values
     with (directory / OUTPUT).open("ab") as output:
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
 
-    def run(interrupts: Interrupts) -> int:
-        try:
-            return _play(config, directory, link, interrupts, resumed=resumed, reported=reported)
-        except Exception as error:
-            link.send(Failed(summary_of(error)))
-            raise
-
-    sys.exit(execute(run))
+    latest = directory / LATEST if resumed else None
+    sys.exit(execute(partial(play, config, latest, link, reported)))
 
 
-def _play(
-    config: Config, directory: Path, link: Connection, interrupts: Interrupts, *, resumed: bool,
-    reported: int,
-) -> int:  # fmt: skip
+def play(
+    config: Config, latest: Path | None, link: Connection, reported: int, interrupts: Interrupts
+) -> int:
+    """Play a trial in its process, and send its end; return the exit status.
+
+    latest: the checkpoint to continue from, if any. Raise the trial's error.
+    """
+    try:
+        with naming_limits():
+            end_with_parent(partial(end_group, os.getpid()))
+            return _train(config, latest, link, reported, interrupts)
+    except Exception as error:
+        link.send(Failed(summary_of(error)))
+        raise
+
+
+def _train(
+    config: Config, latest: Path | None, link: Connection, reported: int, interrupts: Interrupts
+) -> int:
     """Train as the command line does, and send the value unless the trial is ended early.
 
     The value is the mean return of the last policy in the episodes of the run's own evaluation,
     which --test plays, too.
     """
     config.check()
-    latest = directory / LATEST
-    checkpoint = load(str(latest)) if resumed else None
+    checkpoint = load(str(latest)) if latest else None
     cli.prepare(config)
     from es.policy import describe, evaluate
     from es.train import train

@@ -85,11 +85,10 @@ def test_without_a_cluster_it_says_what_to_do(program):
     assert "(RAY_AUTH_MODE=token)" in err  # a wrong token looks the same
     assert err.count("\n") == 1
     for flags, part in (
-        (("--ray", "nonsense"), "--ray 'nonsense': must be 'auto', 'local' or HOST:PORT"),
+        (("--ray", "nonsense"), "--ray 'nonsense' must be 'auto', 'local' or HOST:PORT"),
         (("--ray", "ray://a:1"), "must be 'auto', 'local' or HOST:PORT"),
-        (("--ray", "a:65536"), "must be 'auto', 'local' or HOST:PORT"),
         (("--ray", "auto", "--workers", 0), "--workers 0"),
-        (("--ray-timeout", 0), "--ray-timeout 0.0: must be above 0"),
+        (("--ray-timeout", 0), "--ray-timeout 0.0 must be above 0"),
     ):
         status, _, err = program(*ACROBOT, *flags)
         assert (status, err.count("\n")) == (2, 1)

@@ -156,15 +156,10 @@ def test_returns_near_the_largest_number_are_quiet(program):
         assert float(rows(Path(f"run{number}"))[0]["return_max"]) > 1e307
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_what_an_environment_leaves_running_is_ended_and_told(start, workers):
-    process = start("--env-name", "tests.awful:Leaving-v0", *RUN, "--workers", workers)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert "ended: process python" in err
-    assert "ended: thread pump" in err
-    assert err.count("\n") == 2
-    assert out.count("after its close(), and ended: process python, thread pump") == workers
+def test_what_an_environment_leaves_running_is_ended(start):
+    process = start("--env-name", "tests.awful:Leaving-v0", *RUN, "--workers", 1)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
     wait_until(lambda: all_gone([int(pid) for pid in Path("pids").read_text().split()]))
 
 

@@ -93,7 +93,7 @@ def test_killed_workers_and_helpers_do_not_change_the_run(start, program):
     assert same_run(read("killed/latest.safetensors"), read("quiet/latest.safetensors"))
 
 
-def test_an_episode_that_never_ends_is_given_up(start, program):
+def test_an_episode_that_never_ends_is_given_up(start):
     flags = (*SLOW, "--rollout-timeout", 0.3)
     process = start(*flags, "--workers", 1)
     _out, err = process.communicate(timeout=60)
@@ -102,9 +102,6 @@ def test_an_episode_that_never_ends_is_given_up(start, program):
     assert "failed 3 times; the last worker was ended" in err
     assert err.count("\n") == 1
     assert read("slow/latest.safetensors").counters.update == 0
-    status, _, err = program(*flags, "--workers", 0)
-    assert status == 2
-    assert "--rollout-timeout 0.3" in err
 
 
 @pytest.mark.picture

@@ -145,7 +145,7 @@ def test_a_few_episodes_end_an_evaluation_that_two_standard_errors_do_not_save(
     )
     counts = []
 
-    def play(self, tasks, name):
+    def play(self, tasks, name, before, total):
         counts.append(len(tasks))
         return [SimpleNamespace(episode_return=value) for value in (first * 3)[: len(tasks)]]
 

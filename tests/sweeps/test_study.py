@@ -18,6 +18,7 @@ from optuna.trial import TrialState
 from es.config import Config
 from es.errors import Interrupted, Interrupts, RunError, UsageError
 from es.sweeps import report
+from es.sweeps.space import Space
 from es.sweeps.study import FRAMES, REASON, RunningTrial, Sweep, end_trials, open_study, search
 from es.sweeps.trial import Failed, Milestone, Value
 from tests.fakes import start_lasting
@@ -31,7 +32,7 @@ Play = Callable[[float, Any], None]
 def sweep_of(total: int, **more: Any) -> Sweep:
     Path("here").mkdir(exist_ok=True)
     config = Config(env_name="CartPole-v1", max_gradient_updates=9, seed=1, lr=1e-6)
-    space = {"lr": CategoricalDistribution(LRS)}
+    space: Space = {"lr": CategoricalDistribution(LRS)}
     return Sweep(config, space, Path("here"), total, 1, 0)._replace(**more)
 
 

@@ -63,18 +63,22 @@ def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search
 
     assert search(*command)[0] == 0  # nothing is left to do
     assert len(study()) == 3
-    for other in (("--max-frames", 9), space("[lr]\nchoices = [1e-6, 0.2]")):
-        status, _, err = search(*command, *other)
-        assert status == 2
-        assert "choose another --dir" in err
-        assert err.count("\n") == 1
-    space(LR)
     lock = open_existing(Path("here"))
     status, _, err = search(*command)
     lock.close()
     assert status == 2
     assert err.startswith("error: --dir here: another run is writing there")
     assert len(study()) == 3
+
+
+def test_a_trial_whose_settings_do_not_fit_fails_with_the_reason(search):
+    misfit = space("[top-directions]\nchoices = [3]")
+    command = (*CARTPOLE, "--n", 4, *misfit, "--dir", "here", "--trials", 1)
+    status, _, err = search(*command)
+    assert status == 1
+    reason = "--top-directions 3 must be at most half of --n 4"
+    assert err.startswith(f"error: no trial is complete; the last has failed: {reason}")
+    assert err.count("\n") == 1
 
 
 @pytest.fixture
