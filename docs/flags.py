@@ -29,6 +29,8 @@ def tables() -> str:
     for group, fields in groupby(FIELDS.values(), lambda field: field.metadata["group"]):
         lines += [f"## {TITLES[group]}", "", "| flag | default | meaning |", "|---|---|---|"]
         for field in fields:
+            if field.name == "phase":  # only in files
+                continue
             about, kind = field.metadata, TYPES[field.name]
             name = about["name"] or field.name.replace("_", "-")
             value = "" if kind is bool else f" {metavar(kind)}"

@@ -45,6 +45,7 @@ class Counters(NamedTuple):
     update. evaluated: the update after which --eval-every last evaluated. recent: the last
     unperturbed returns, RECENT at most, if they are finite. missed_update: the update after which
     an evaluation last missed --target-return. missed_return: the recent_mean at that time.
+    phase: how many of the settings' phases have begun.
     """
 
     update: int = 0
@@ -60,6 +61,7 @@ class Counters(NamedTuple):
     missed_update: int = 0
     missed_return: float | None = None
     total_frames: int = 0
+    phase: int = 0
 
     @property
     def recent_mean(self) -> float:

@@ -313,6 +313,11 @@ class Config:
         SEED,
         shown="drawn, printed and saved; with --test: the run's evaluation episodes",
     )
+    phase: tuple[dict, ...] = algorithm(
+        (),
+        "In a settings file, [[phase]] tables: settings that change in the course of a run.",
+        shown="none",
+    )
 
     max_gradient_updates: int = ending(
         100_000, "Updates at most, counted from the run's first.", LIMIT
@@ -499,6 +504,15 @@ class Config:
             return self.optimizer_name
         return self.step_size if name == "lr" else getattr(self, name)
 
+    @property
+    def phases(self) -> "list[Config]":
+        """Return the settings of each phase, each of which begins with those of the one before."""
+        found = [self]
+        for table in self.phase:
+            changed = {name: value for name, value in table.items() if name not in BEGINNINGS}
+            found.append(dataclasses.replace(found[-1], **changed))
+        return found[1:]
+
     def hyperparameters(self) -> dict[str, bool | float | str | None]:
         """Return the settings of the algorithm as cells of a table, for comparing runs."""
         values = {name: self.effective(name) for name in ALGORITHM}
@@ -518,6 +532,20 @@ class Config:
             check_value(flag(name), getattr(self, name), field.metadata["check"])
         for rule in self.broken_rules():
             raise UsageError(rule.message)
+        self.check_phases()
+
+    def check_phases(self) -> None:
+        """Raise UsageError for the first phase whose settings are wrong."""
+        for number, config in enumerate(self.phases, start=1):
+            for name in self.phase[number - 1]:
+                if name not in BEGINNINGS:
+                    place, check = (
+                        f"[[phase]] {number}: {flag(name)}",
+                        FIELDS[name].metadata["check"],
+                    )
+                    check_value(place, getattr(config, name), check)
+            for rule in config.broken_rules():
+                raise UsageError(f"[[phase]] {number}: {rule.message}")
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield the rules between settings that are broken."""
@@ -614,6 +642,7 @@ class Config:
         return (rule for rule in rules if rule.broken)
 
 
+BEGINNINGS = {"after_updates": int, "after_frames": int, "after_return": float}  # of a phase
 FOR_TEST = ("episodes", "no_render", "greedy", "video", "json", "stochastic_start")
 OF_OUR_NETWORKS = ("small_net", "hidden_sizes", "activation", "init", "vbn")  # not for --net
 FIELDS = {field.name: field for field in dataclasses.fields(Config)}
@@ -621,11 +650,19 @@ TYPES = typing.get_type_hints(Config)
 ALGORITHM = [
     name for name, field in FIELDS.items() if field.metadata["algorithm"] and name != "use_adam"
 ]
+# What the policy is made of, and what the run is, has no phases.
+IN_PHASES = [
+    *(name for name, field in FIELDS.items() if field.metadata["group"] in ("task", "algorithm")),
+    "action_noise",
+]
+for _name in ("env_name", "seed", "phase"):
+    IN_PHASES.remove(_name)
 KIND_WORDS = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
     str: "a text",
+    dict: "a table",
     types.NoneType: "None",
 }
 OTHER_NAMES = {  # of other trainers' flags
@@ -742,7 +779,30 @@ def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
         except ValueError as error:
             text = f"{settings[key]!r:.{LONGEST}}"
             raise UsageError(f"{source}: {key} = {text} {error}") from error
+    if "phase" in values:
+        values["phase"] = tuple(_phase(table, source) for table in values["phase"])
     return values
+
+
+def _phase(table: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return a [[phase]] table by field name: when the phase begins, and what it changes."""
+    source = f"{source}: [[phase]]"
+    words = {key: key.replace("-", "_") for key in table}
+    begins = [key for key, word in words.items() if word in BEGINNINGS]
+    if len(begins) != 1:
+        raise UsageError(
+            f"{source} must have one of after-updates, after-frames and after-return, when it "
+            "begins"
+        )
+    (key,) = begins
+    value, kind = table[key], BEGINNINGS[words[key]]
+    if not fits(value, kind) or not math.isfinite(value):
+        raise UsageError(f"{source}: {key} = {value!r:.{LONGEST}} must be {kind_in_words(kind)}")
+    settings = from_mapping({k: v for k, v in table.items() if k != key}, source)
+    for name in settings:
+        if name not in IN_PHASES:
+            raise UsageError(f"{source}: {flag(name)[2:]} cannot change in the course of a run")
+    return {words[key]: value, **settings}
 
 
 def read_assignments(assignments: Sequence[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 from es.algorithm.noise import SumNoise, weighted_sum
 from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, LATEST, Checkpoint, Counters, replace
-from es.config import Config
+from es.config import BEGINNINGS, Config, flag_with_value
 from es.errors import Interrupted, RunError, UsageError, command, naming_limits
 from es.policy import Policy
 from es.reports import NO_CURVE, PROGRESS, SETTINGS
@@ -51,12 +51,16 @@ class Run(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a run ended: exit status, directory, whether it reached its target, its last state."""
+    """How a run ended: exit status, directory, whether it reached its target, its last state.
+
+    phase_ended: whether it goes on with the next phase of its settings.
+    """
 
     status: int
     path: Path
     solved: bool
     checkpoint: Checkpoint
+    phase_ended: bool = False
 
 
 # ---- the directory ----
@@ -214,10 +218,13 @@ def start(
     write_settings(directory.path, config, checkpoint if resumed else None)
     with writable(directory.path), naming_limits():  # it starts threads
         log = open_log(config, directory.path, counters, console)
-    console.say(
-        f"Num params in network: {policy.theta.size}\nSeed: {config.seed}\n"
-        f"Run directory: {directory.path}\n"
-    )
+    if counters.phase and resumed:
+        console.say(f"{describe_phase(config, counters.phase)}\n")
+    else:
+        console.say(
+            f"Num params in network: {policy.theta.size}\nSeed: {config.seed}\n"
+            f"Run directory: {directory.path}\n"
+        )
     policy = dataclasses.replace(policy, config=config)
     return Run(policy, strategy, counters, pool, log, directory.path)
 
@@ -308,7 +315,12 @@ def settings_to_save(
 
 
 def write_settings(path: Path, config: Config, resumed: Checkpoint | None) -> None:
-    """Write config.toml. It lists what has changed since the run began, by the update."""
+    """Write config.toml. It lists what has changed since the run began, by the update.
+
+    The file of a run with phases stays as it was when the run began.
+    """
+    if resumed and config.phase and (path / SETTINGS).exists():
+        return
     changed: list[str] = []
     if resumed and resumed.config:
         with suppress(OSError, ValueError):
@@ -354,13 +366,49 @@ def target_due(config: Config, counters: Counters) -> bool:
     """Return whether these parameters are to be evaluated for --target-return.
 
     The mean of the recent unperturbed returns has to reach the target. After an evaluation that
-    missed it, this mean has to rise, or UPDATES_AFTER_MISS have to pass.
+    missed it, this mean has to rise, or UPDATES_AFTER_MISS have to pass. Before the last phase,
+    the rules may be others than those of the target.
     """
     mean, missed = counters.recent_mean, counters.missed_return
     if config.target_return is None or not config.target_return <= mean < math.inf:
         return False
+    if counters.phase < len(config.phase):
+        return False
     next_update = counters.missed_update + UPDATES_AFTER_MISS
     return missed is None or mean > missed or counters.update >= next_update
+
+
+def phase_due(config: Config, counters: Counters) -> bool:
+    """Return whether the next phase of the settings begins."""
+    if counters.phase == len(config.phase):
+        return False
+    table = config.phase[counters.phase]
+    return (
+        counters.update >= table.get("after_updates", math.inf)
+        or counters.frames >= table.get("after_frames", math.inf)
+        or counters.recent_mean >= table.get("after_return", math.inf)
+    )
+
+
+def describe_phase(config: Config, number: int) -> str:
+    """Return what a phase changes, in words."""
+    table = config.phase[number - 1]
+    names = (name for name in table if name not in BEGINNINGS)
+    changed = (flag_with_value(name, table[name]).rstrip() for name in names)
+    return f"Phase {number} of {len(config.phase)}: {', '.join(changed)}"
+
+
+def next_phase(path: Path, saved: Checkpoint) -> tuple[Config, Checkpoint]:
+    """Return the settings of the phase that begins, and the checkpoint that it starts from.
+
+    path: the directory of the run, which goes on there. saved: the state at the end of a phase.
+    """
+    counters, before = saved.counters, saved.config
+    assert before is not None
+    config = dataclasses.replace(
+        before.phases[counters.phase], restore=str(path / LATEST), run_dir=None
+    )
+    return config, saved._replace(counters=counters._replace(phase=counters.phase + 1))
 
 
 def limit_reached(config: Config, counters: Counters) -> str | None:
@@ -380,6 +428,7 @@ def update_follows(config: Config, counters: Counters) -> bool:
         evaluation_due(config, counters)
         or target_due(config, counters)
         or limit_reached(config, counters)
+        or phase_due(config, counters)
     )
 
 

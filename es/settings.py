@@ -24,6 +24,7 @@ from es import checkpoint as checkpoints
 from es.checkpoint import Checkpoint
 from es.config import (
     ALGORITHM,
+    BEGINNINGS,
     FIELDS,
     OF_OUR_NETWORKS,
     OTHER_NAMES,
@@ -91,6 +92,8 @@ class Parser(argparse.ArgumentParser):
         groups: dict[str, Any] = {}
         for field in fields:
             about, kind = field.metadata, kinds[field.name]
+            if field.name == "phase":  # tables are not written on a command line
+                continue
             if about["group"] not in groups:
                 groups[about["group"]] = self.add_argument_group(f"{about['group']} flags")
             default = "off" if field.default is False else shown(field.default)
@@ -229,12 +232,17 @@ def read_config(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_toml(settings: Mapping[str, Any], title: str = TITLE) -> str:
     """Return the text of a settings file, which `read_toml` reads back. title: comments."""
-    lines = [title]
-    for name, value in settings.items():
-        # JSON strings, numbers, truth values and lists are valid TOML, but for one character.
-        text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        lines.append(f"{flag(name)[2:]} = {text}")
+    lines = [title, *(_toml_line(*item) for item in settings.items() if item[0] != "phase")]
+    for table in settings.get("phase", ()):
+        lines += ["", "[[phase]]", *(_toml_line(*item) for item in table.items())]
     return "\n".join([*lines, ""])
+
+
+def _toml_line(name: str, value: Any) -> str:
+    # JSON strings, numbers, truth values and lists are valid TOML, but for one character.
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    key = name.replace("_", "-") if name in BEGINNINGS else flag(name)[2:]
+    return f"{key} = {text}"
 
 
 def change_line(config: Config, before: Config, update: int) -> str:
@@ -299,7 +307,9 @@ def from_keywords(keywords: Mapping[str, Any]) -> dict[str, Any]:
     for name in keywords:
         if name in FIELDS and name not in KEYWORDS:
             raise UsageError(f"{name} belongs on the command line; load_policy plays a policy")
-    found = {name: _plain(name, value) for name, value in keywords.items()}
+    found = {
+        name: value if name == "phase" else _plain(name, value) for name, value in keywords.items()
+    }
     return from_mapping(found, "arguments")
 
 
@@ -426,7 +436,9 @@ def combine(
                 if sources.get(name) and values[name] != FIELDS[name].default
             ]
             raise UsageError("; ".join([rule.message, *places]))
-    return Config(**values)
+    config = Config(**values)
+    config.check_phases()
+    return config
 
 
 def changes(config: Config, before: Config, names: Sequence[str] = ()) -> list[tuple[str, Any]]:

@@ -88,10 +88,23 @@ def train(
         )
         solved = run.solved_before(config, checkpoint) is not None
         return Outcome(0, Path(config.restore).parent, solved, checkpoint)
+    if config.seed is None:
+        config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
     with ExitStack() as stack:
         stack.callback(console.close)
-        if config.seed is None:
-            config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
+        while True:
+            outcome = _train_phase(config, checkpoint, interrupts, console, after_update, hand_over)
+            if not outcome.phase_ended:
+                return outcome
+            config, checkpoint = run.next_phase(outcome.path, outcome.checkpoint)
+
+
+def _train_phase(
+    config: Config, checkpoint: Checkpoint | None, interrupts: Interrupts, console: Console,
+    after_update: AfterUpdate | None, hand_over: HandOver | None,
+) -> Outcome:  # fmt: skip
+    """Train until a phase, a limit or the target is reached."""
+    with ExitStack() as stack:
         # Without workers, the environment is made here again and may use what is left.
         with ending_children() if config.workers != 0 else nullcontext():
             policy = make_policy(config, checkpoint)
@@ -160,9 +173,9 @@ class Trainer:
         self._interrupts = interrupts
         interrupts.defer()
         self.console.follow(self._limits(), self.pool.describe)
-        interrupted = None
+        interrupted, phase_ended = None, False
         try:
-            self.run(after_update)
+            phase_ended = self.run(after_update)
         except Interrupted as error:
             interrupted = error
         except BrokenPipeError:  # nobody reads the output any more, as after `| head`
@@ -175,10 +188,15 @@ class Trainer:
                 unwritten = self.log.close(
                     hurried=lambda: interrupted is not None or interrupts.received is not None
                 )
+        if phase_ended and not unwritten:
+            return Outcome(0, self.path, False, self.saved, phase_ended=True)
         return self._conclude(interrupted, unwritten)
 
-    def run(self, after_update: AfterUpdate | None) -> None:
-        """Update until a limit or the target is reached, or `after_update` returns False."""
+    def run(self, after_update: AfterUpdate | None) -> bool:
+        """Update until a limit or the target is reached, or `after_update` returns False.
+
+        Return whether it ends because another phase of the settings begins.
+        """
         self.log.commit({LATEST: self.saved})
         while True:
             if run.evaluation_due(self.config, self.counters):
@@ -186,10 +204,12 @@ class Trainer:
             if run.target_due(self.config, self.counters):
                 self.evaluate_for_target()
             if self.solved or run.limit_reached(self.config, self.counters):
-                return
+                return False
+            if run.phase_due(self.config, self.counters):
+                return True
             record = self.update()
             if after_update and not after_update(record, self):
-                return
+                return False
 
     def update(self) -> Record:
         """Make one update (Salimans et al. 2017, algorithm 2); return its figures."""
@@ -493,7 +513,10 @@ class Trainer:
         given = {name: limit for name, limit in limits.items() if limit is not None}
         if given == {"update": FIELDS["max_gradient_updates"].default}:
             given = {}
-        return RunLimits(config.env_name, self.path, config.target_return, given, self.counters)
+        title, phase = config.env_name, self.counters.phase
+        if config.phase:
+            title += f", phase {phase} of {len(config.phase)}" if phase else ", before its phases"
+        return RunLimits(title, self.path, config.target_return, given, self.counters)
 
     def _conclude(self, interrupted: Interrupted | None, unwritten: Mapping[str, str]) -> Outcome:
         """Say how the run ended, and how to watch its policy."""

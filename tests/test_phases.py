@@ -1,0 +1,109 @@
+"""Settings that change in the course of a run: [[phase]] tables."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from es import learn
+from tests.checkpoints import read, rows
+
+START = ("--env-name", "CartPole-v1", "--small-net", "--n", 8, "--seed", 3, "--workers", 0)
+TABLES = """\
+[[phase]]
+after-updates = 3
+lr = 0.05
+sigma = 0.1
+env-kwargs = ["sutton_barto_reward=True"]
+
+[[phase]]
+after-frames = 800
+env-kwargs = []
+n = 12
+"""
+
+
+def phases(text=TABLES):
+    Path("phases.toml").write_text(text)
+    return (*START, "--config", "phases.toml")
+
+
+def theta(run):
+    parameters = read(Path(run, "latest.safetensors")).parameters
+    return torch.cat([tensor.flatten() for tensor in parameters.values()])
+
+
+def test_a_phase_is_a_restore_with_other_settings(program):
+    limits = ("--max-gradient-updates", 5, "--workers", 2)
+    out = program(*phases(), *limits, "--run-dir", "phases")[1]
+    assert "Phase 1 of 2: --lr 0.05, --sigma 0.1, --env-kwargs sutton_barto_reward=True" in out
+    program(*START, "--max-gradient-updates", 3, "--run-dir", "by-hand")
+    program(
+        "--restore", "by-hand/latest.safetensors", "--override", "--max-gradient-updates", 5,
+        "--lr", 0.05, "--sigma", 0.1, "--env-kwargs", "sutton_barto_reward=True",
+    )  # fmt: skip
+    assert torch.equal(theta("phases"), theta("by-hand"))
+    assert [row["lr"] for row in rows(Path("phases"))] == ["0.1"] * 3 + ["0.05"] * 2
+
+
+def test_each_phase_begins_when_its_table_says_so_and_changes_what_the_one_before_has_left(program):
+    program(*phases(), "--max-gradient-updates", 10, "--run-dir", "run")
+    found = rows(Path("run"))
+    before = [
+        int(row["frames"]) for row in found if row["lr"] == "0.1" or row["return_max"] == "-1.0"
+    ]
+    assert before[-2] < 800 <= before[-1]
+    last = found[len(before)]
+    assert (last["lr"], float(last["unperturbed_return"]) > 0) == ("0.05", True)
+    assert int(last["episodes"]) - int(found[len(before) - 1]["episodes"]) == 12
+    assert read("run/latest.safetensors").counters.phase == 2
+
+
+@pytest.mark.parametrize("stop", [2, 3, 4, 8])
+def test_a_resumed_run_has_the_phases_of_an_uninterrupted_one(program, stop):
+    program(*phases(), "--max-gradient-updates", 10, "--run-dir", "whole")
+    program(*phases(), "--max-gradient-updates", stop, "--run-dir", "parts")
+    program("--restore", "parts/latest.safetensors", "--max-gradient-updates", 10)
+    assert torch.equal(theta("whole"), theta("parts"))
+    program("--config", "parts/config.toml", "--max-gradient-updates", 10, "--run-dir", "again")
+    assert torch.equal(theta("whole"), theta("again"))
+
+
+def test_a_return_begins_a_phase_and_the_target_counts_after_the_last(program):
+    table = "[[phase]]\nafter-return = 60\nlr = 0.01\n"
+    target = ("--target-return", 15, "--eval-episodes", 1)
+    out = program(*phases(table), *target, "--max-gradient-updates", 60, "--run-dir", "run")[1]
+    found = rows(Path("run"))
+    returns = [float(row["unperturbed_return"]) for row in found]
+    began = next(index for index, row in enumerate(found) if row["lr"] == "0.01")
+    means = [sum(returns[i - 2 : i + 1]) / 3 for i in range(2, began)]
+    assert max(means[:-1]) < 60 <= means[-1]
+    assert out.index("Phase 1 of 1: --lr 0.01") < out.index("Solved: ")
+
+
+def test_a_program_gives_phases_as_dicts(tmp_path):
+    learn(
+        env_name="CartPole-v1", n=4, seed=1, workers=0, max_gradient_updates=2, silent=True,
+        run_dir=tmp_path / "run", phase=[{"after_updates": 1, "lr": 0.02}],
+    )  # fmt: skip
+    assert [row["lr"] for row in rows(tmp_path / "run")] == ["0.1", "0.02"]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("lr = 1", "must have one of after-updates, after-frames and after-return"),
+        ("after-updates = 1\nafter-frames = 2\nlr = 1", "must have one of after-updates"),
+        ("after-updates = 1.5\nlr = 1", "after-updates = 1.5 must be a whole number"),
+        ("after-updates = 1\nlr = 'a'", "lr = 'a' must be a number"),
+        ("after-updates = 1\nlr = -1", "[[phase]] 1: --lr -1.0 must be from"),
+        ("after-updates = 1\nhidden-sizes = []", "hidden-sizes cannot change"),
+        ("after-updates = 1\nn = 7", "[[phase]] 1: --n 7 must be even"),
+        ("after-updates = 1\nspeed = 7", "unknown setting 'speed'"),
+    ],
+)
+def test_a_wrong_phase_is_one_line(program, table, message):
+    status, _, err = program(*phases(f"[[phase]]\n{table}\n"))
+    assert status == 2
+    assert message in err
+    assert err.count("\n") == 1
