@@ -20,7 +20,7 @@ import tomllib
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -89,10 +89,15 @@ class Helper(subprocess.Popen[bytes]):
         status = self.poll()
         end_group(self.pid)
         self.communicate()
-        with self._errors as file:
-            file.seek(0)
-            words = file.read().decode(errors="replace").strip().rpartition("\n")[2]
+        words = last_line(self._errors)
         return in_one_line(words) or f"status {status}" if status else ""
+
+
+def last_line(errors: IO[bytes]) -> str:
+    """Return the last line that a process has written to its standard error; close the file."""
+    with errors:
+        errors.seek(0)
+        return errors.read().decode(errors="replace").strip().rpartition("\n")[2]
 
 
 class Curve:

@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import math
 import os
 import re
 import subprocess
@@ -10,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -20,7 +18,7 @@ import numpy as np
 from es.checkpoint import Checkpoint, save
 from es.errors import UsageError, summary_of
 from es.reports import VIDEOS
-from es.reports.plot import LOWEST_PRIORITY, Helper
+from es.reports.plot import LOWEST_PRIORITY, Helper, last_line
 
 SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels: small pictures such as Atari's are enlarged
 CAPTION_HEIGHT = 28  # pixels, above the picture
@@ -128,13 +126,6 @@ def make_drawn(make: Callable[[], gymnasium.Env], remedy: str) -> gymnasium.Env:
             _prepare_mujoco(env.unwrapped.mujoco_renderer.model)
     except UsageError as error:
         raise UsageError(f"{error.message}; {remedy}") from error
-    speed: Any = env.metadata.get("render_fps")
-    if speed is not None and not (isinstance(speed, Real) and 0 <= float(speed) < math.inf):
-        env.close()
-        name = env.spec.id if env.spec else type(env.unwrapped).__name__
-        raise UsageError(
-            f"--env-name {name}: its metadata's render_fps is {speed!r}, and no number; {remedy}"
-        )
     return env
 
 
@@ -294,10 +285,7 @@ class Video:
         words = f"{self._title}   episode {picture.episode}   return {picture.episode_return:.2f}"
         cv2.putText(canvas, words, (8, 19), cv2.FONT_HERSHEY_SIMPLEX, 0.45, INK, 1, cv2.LINE_AA)
         if self._process is None:
-            self._size = canvas.shape
             self._process = self._start(f"{canvas.shape[1]}x{canvas.shape[0]}")
-        if canvas.shape != self._size:
-            raise UsageError(f"--video {self.path}: the pictures of the environment change in size")
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(canvas.data)
@@ -311,9 +299,7 @@ class Video:
         if process is None:
             return
         process.communicate()
-        with self._errors as file:
-            file.seek(0)
-            line = file.read().decode(errors="replace").strip().rpartition("\n")[2]
+        line = last_line(self._errors)
         if process.returncode:
             self.discard()
             reason = re.sub(r"^\[[^\]]* @ [^\]]*\] ", "", line)  # without the address of a part
