@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from es import run
+from es.algorithm.optimizers import norm
 from es.algorithm.shaping import (
     Population,
     adaptive_cap,
@@ -217,6 +218,7 @@ class Trainer:
         lr, sigma = strategy.scheduled_lr(), strategy.sigma
         results, population = self._play_perturbations(cap)
         # A large population's noise takes long to sum. The state in `saved` is a copy.
+        before = strategy.theta.copy()
         with self._interrupts.allowed():
             gradient_norm = strategy.tell(population.fitness)
         if self.policy.normalizer:
@@ -233,6 +235,8 @@ class Trainer:
             sigma=sigma,
             grad_norm=gradient_norm,
             steps_per_second=self._speed(),
+            total_frames=self.counters.total_frames,
+            update_ratio=norm(strategy.theta - before) / (norm(strategy.theta) or 1.0),
         )
         film = self.saved if self._is_due(self.config.video_every) else None
         self.log.commit(files, played=(record, population.returns), film=film)

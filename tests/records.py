@@ -19,7 +19,7 @@ FALLING = [10.0 * value for value in reversed(range(20))]
 def record(update: int) -> Record:
     return Record(
         update, 4 * update, 100 * update, 1.5 * update, 10.0 + update, 2.0, 15.0, 5.0,
-        12.0, 2, 3, 0, 25.0, 0.1, 0.05, 3.0, 1000.0,
+        12.0, 2, 3, 0, 25.0, 0.1, 0.05, 3.0, 1000.0, 130 * update, 0.01,
     )  # fmt: skip
 
 

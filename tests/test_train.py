@@ -274,6 +274,17 @@ def test_all_episodes_are_counted_in_the_total_of_frames(program):
     evaluated = " ".join(row["returns"] for row in rows(RUN, "evaluations.csv")).split()
     further = sum(map(float, [*evaluated, *(row["unperturbed_return"] for row in rows())]))
     assert counters.total_frames == counters.frames + further
+    assert int(rows()[1]["total_frames"]) < counters.total_frames
+
+
+def test_the_update_ratio_is_the_length_of_the_step_over_that_of_the_parameters(program):
+    program.train("--max-gradient-updates", 2, "--save-every", 1)
+    before, after = (
+        np.concatenate([each.numpy().ravel() for each in read(RUN / name).parameters.values()])
+        for name in ("update-1.safetensors", "update-2.safetensors")
+    )
+    ratio = np.linalg.norm(after - before) / np.linalg.norm(after)
+    assert float(rows()[1]["update_ratio"]) == pytest.approx(ratio, rel=1e-5)
 
 
 def test_a_policy_is_evaluated_again_where_scores_no_longer_compare(program):

@@ -48,7 +48,8 @@ class Record(NamedTuple):
     elite_count: perturbations above the mean. non_finite: perturbations whose return was NaN or
     infinite; the other figures leave them out. lr, sigma: as used for this update. grad_norm: of
     the gradient estimate, before the learning rate. steps_per_second: of everything played since
-    the previous row.
+    the previous row. total_frames: the steps of all episodes so far. update_ratio: the norm of the
+    step over that of the parameters after it.
     """
 
     update: int
@@ -68,6 +69,8 @@ class Record(NamedTuple):
     sigma: float
     grad_norm: float
     steps_per_second: float
+    total_frames: int
+    update_ratio: float
 
 
 COLUMNS = Record._fields
@@ -312,13 +315,19 @@ class Table(GrowingFile):
         self._waiting += ",".join(map(str, row)).encode() + b"\n"
 
     def _drop_rows_after(self, update: int, width: int) -> None:
-        """Keep the whole rows up to `update`. A full disk may have torn a line."""
+        """Keep the whole rows up to `update`. A full disk may have torn a line.
+
+        The file may be of an earlier version, which had fewer columns.
+        """
+        header, *lines = self._path.read_bytes().splitlines(keepends=True) or [self._header]
+        width_then = len(header.split(b","))
+        missing = b",nan" * (width - width_then)
         kept = [self._header]
-        for line in self._path.read_bytes().splitlines(keepends=True)[1:]:
+        for line in lines:
             cells = line.split(b",")
-            whole = len(cells) == width and line.endswith(b"\n") and cells[0].isdigit()
+            whole = len(cells) == width_then and line.endswith(b"\n") and cells[0].isdigit()
             if whole and self.last < int(cells[0]) <= update:
-                kept.append(line)
+                kept.append(line[:-1] + missing + b"\n")
                 self.last = int(cells[0])
         replace(self._path, b"".join(kept))
 
@@ -380,7 +389,7 @@ class Events(GrowingFile):
 def _tag(column: str) -> str:
     if "return" in column or column in ("unperturbed_rank", "elite_count", "non_finite"):
         return f"returns/{column}"
-    if column in ("lr", "sigma", "grad_norm"):
+    if column in ("lr", "sigma", "grad_norm", "update_ratio"):
         return f"optimisation/{column}"
     return f"progress/{column}"
 
