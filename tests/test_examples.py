@@ -95,14 +95,12 @@ def test_the_notebook_runs_and_shows_progress(tmp_path):
             data = ["".join(each["data"]["text/plain"]) for each in outputs if "data" in each]
             views.append([re.sub(r"\x1b\[[\d;]*m", "", each) for each in data])
     train, plot, play, own, score = views
-    assert train[0].startswith("CartPole-v1  checkpoints/CartPole-v1  2 workers")
-    assert re.search(r"\ngoal ━+ 100% [\d.]+ of 475.00", train[0])
-    assert "█" in train[0]
+    assert re.match(r"update \d+  episodes \d+ .* unperturbed 500 ", train[0])
     assert "\nSolved: mean " in said[0]
     assert train[1] == "(True, PosixPath('checkpoints/CartPole-v1'))"
     assert plot == ["<Figure size 640x480 with 1 Axes>"]
     assert min(map(float, play[0].strip("[]").split(","))) > 400
-    assert own[0].startswith("Target-v0  checkpoints/Target-v0  2 workers")
+    assert own[0].startswith("update ")
     means = [float(mean) for mean in re.findall(r"^update \d+: mean return (.*)", said[3], re.M)]
     assert means[-1] >= -6 > means[0]
     assert f"Finished: {10 * len(means)} updates" in said[3]

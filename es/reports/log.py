@@ -216,7 +216,8 @@ class Log:
 
             values: dict[str, Any] = dict(figures)
             if returns is not None:
-                values["returns/population"] = Histogram(returns.tolist(), num_bins=BUCKETS)
+                with contextlib.suppress(ValueError):  # as in `Events.add`
+                    values["returns/population"] = Histogram(returns.tolist(), num_bins=BUCKETS)
             self._report(lambda run: run.log(values, step=step))
 
     def _write(self) -> None:
@@ -365,7 +366,8 @@ class Events(GrowingFile):
         for tag, value in figures.items():
             self._add(step, summary=scalar(tag, value))
         if returns is not None and returns.size:
-            with np.errstate(over="ignore"):
+            # NumPy makes no bins of numbers that are huge or almost equal.
+            with np.errstate(over="ignore"), contextlib.suppress(ValueError):
                 self._add(step, summary=histogram("returns/population", returns, BUCKETS))
 
     def add_picture(self, path: Path, step: int) -> None:
