@@ -36,7 +36,7 @@ while not all(worker.ready for worker in processes.workers.values()):
         processes.receive(key.data)
 seconds = time.time() - psutil.Process().create_time()
 tasks = [Task(index, index, 1, index, 50) for index in range({WORKERS})]
-pool.evaluate(Snapshot(theta, 0.05), tasks)
+pool.evaluate(Snapshot(policy.theta, 0.05), tasks)
 memory = sum(psutil.Process(pid).memory_full_info().pss for pid in pool.pids)
 pool.close()
 print(seconds, memory / 2**20)
