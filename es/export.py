@@ -14,7 +14,7 @@ from es.checkpoint import Checkpoint, replace
 from es.config import Config
 from es.environments.spaces import take_picture, without_text
 from es.envs import make_bare_env, make_env
-from es.errors import Interrupted, Interrupts, UsageError, as_usage_error, how_to_install
+from es.errors import Interrupted, Interrupts, UsageError, as_usage_error, counted, how_to_install
 from es.exporting import files
 from es.exporting.actions import Decoder
 from es.exporting.beside import Beside
@@ -24,7 +24,6 @@ from es.exporting.views import make_view
 from es.networks import clip_of
 from es.noise import FloatArray
 from es.policy import describe, evaluate, policy_module, restored_normalizer
-from es.rollouts.interface import counted
 from es.runs import directory
 from es.runs.setup import Setup
 

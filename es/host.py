@@ -12,13 +12,15 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from es.errors import Interrupted, Interrupts
-from es.rollouts.interface import OpenPool
+from es.rollouts.tasks import Pool
 
 if TYPE_CHECKING:  # `learn` imports this file before it starts the workers: nothing heavy
     from es.reports.record import Record
     from es.reports.terminal import Terminal
     from es.train import Trainer
 
+# Called as `open_pool(make, recipe, **settings)`; returns what `make(recipe, **settings)` makes.
+OpenPool = Callable[..., Pool]
 AfterUpdate = Callable[["Record", "Trainer"], Any]
 
 

@@ -19,11 +19,9 @@ from es.host import COMMAND_LINE, Host, HostInterrupts, HostState
 from es.kernels import TELL
 from es.noise import DoubleArray
 from es.reports import NO_CURVE, one_shot
-from es.rollouts.by_value import ByValue
-from es.rollouts.interface import Pool
-from es.rollouts.pool_process import PoolProcess
 from es.rollouts.processes import PRELOAD, modules_for_workers, search_last
-from es.rollouts.rollout import Recipe
+from es.rollouts.remote import ByValue, RemotePool
+from es.rollouts.tasks import Pool, Recipe
 from es.settings import KEYWORDS, errors_in_keywords, from_keywords, read_config, resolve
 
 if TYPE_CHECKING:  # torch and rich are imported while the pool's processes import theirs
@@ -94,11 +92,10 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
         starting = stack.enter_context(ExitStack())
         starting.enter_context(_starting)
 
-        def started(*arguments: Any, **keywords: Any) -> Pool:
+        def started(make: Callable[..., Pool], recipe: Recipe, **settings: Any) -> Pool:
             starting.close()
-            if process is None:
-                return COMMAND_LINE.open_pool(*arguments, **keywords)
-            return _open_pool(process, config.env_name, objects, *arguments, **keywords)
+            recipe = _by_value(recipe, config.env_name, objects)
+            return (process.open if process else COMMAND_LINE.open_pool)(make, recipe, **settings)
 
         try:
             with HostInterrupts() as interrupts:
@@ -148,24 +145,21 @@ def _check_callback(callback: Any) -> None:
         ) from error
 
 
-def _start_process(config: Config, stack: ExitStack) -> PoolProcess | None:
-    """Start the pool's process, which `stack` ends; return None if this process plays itself.
+def _start_process(config: Config, stack: ExitStack) -> RemotePool | None:
+    """Start the pool's process, which `stack` ends. Return None if it is not this machine's pool.
 
     It imports the simulator and other modules for workers while this process does other things.
     """
-    if config.workers == 0:
+    if config.workers == 0 or config.ray:
         return None
     variables = {PRELOAD: config.env_name, TELL: "" if config.silent else "1"}
-    process = PoolProcess(() if config.ray else modules_for_workers(config.net), variables)
+    process = RemotePool(modules_for_workers(config.net), variables)
     stack.callback(process.close)
     return process
 
 
-def _open_pool(
-    process: PoolProcess, env_name: str, objects: Mapping[str, Any],
-    make: Callable[..., Pool], recipe: Recipe, **settings: Any,
-) -> Pool:  # fmt: skip
-    """Open the pool in its process, which is handed what this program has defined."""
+def _by_value(recipe: Recipe, env_name: str, objects: Mapping[str, Any]) -> Recipe:
+    """Return a recipe that can be pickled, with the objects that this program has defined."""
     import gymnasium
 
     from es.environments.handed import make_registered
@@ -174,7 +168,7 @@ def _open_pool(
     with suppress(gymnasium.error.Error):  # a name that `es.envs` translates, or in a module
         make_env = partial(make_registered, gymnasium.spec(env_name), make_env)
     try:
-        recipe = recipe._replace(
+        return recipe._replace(
             make_env=ByValue(make_env, objects), make_actor=ByValue(recipe.make_actor, objects)
         )
     except Exception as error:  # cloudpickle raises many kinds
@@ -182,7 +176,6 @@ def _open_pool(
             f"env_name={env_name}: cannot be handed to worker processes ({error}); define it in a "
             "module of its own, or use workers=0"
         ) from error
-    return process.open(make, recipe, **settings)
 
 
 def _read_history(path: Path) -> dict[str, DoubleArray]:

@@ -23,8 +23,9 @@ from es.networks import make_actor
 from es.networks.own import make_own_module, tied_names
 from es.noise import FloatArray, Stream, derive_seeds
 from es.own import describe_own
-from es.rollouts.in_process import InProcessPool
-from es.rollouts.rollout import Recipe, Snapshot, close, evaluation_tasks
+from es.rollouts.episode import close
+from es.rollouts.player import InProcessPool
+from es.rollouts.tasks import Recipe, Snapshot, evaluation_tasks
 from es.runs.setup import Setup
 from es.settings import SETTINGS_OF_ENVIRONMENT
 
@@ -113,7 +114,7 @@ def evaluate(
     )
     with closing(InProcessPool(setup.recipe)) as pool:
         results = pool.evaluate(snapshot, tasks)
-    return mean_and_std([result.episode_return for result in results])
+    return mean_and_std(results["episode_return"])
 
 
 def describe_network(

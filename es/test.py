@@ -22,6 +22,7 @@ from es.errors import (
     Interrupts,
     RunError,
     UsageError,
+    counted,
     episode_trace,
     is_interrupt,
     summary_of,
@@ -31,8 +32,8 @@ from es.rendering.playing import Playing
 from es.rendering.show_frames import ShowFrames, frames_per_second, make_drawn
 from es.rendering.video import Video
 from es.rendering.window import Window, WindowClosed
-from es.rollouts.interface import counted
-from es.rollouts.rollout import Actor, Episode, close, evaluation_seeds, rollout
+from es.rollouts.episode import Actor, Episode, close, rollout
+from es.rollouts.tasks import evaluation_seeds
 
 UNSEEN_EPISODES, RECORDED_EPISODES = 10, 1  # where --episodes says nothing
 

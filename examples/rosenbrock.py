@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from es.algorithm.strategy import Strategy
-from es.rollouts.by_value import ByValue
 from es.rollouts.pool import WorkerPool
-from es.rollouts.pool_process import PoolProcess
-from es.rollouts.rollout import Recipe, Snapshot, training_tasks
+from es.rollouts.remote import ByValue, RemotePool
+from es.rollouts.tasks import Recipe, Snapshot, training_tasks
 
 DIMENSIONS, PERTURBATIONS, SEED = 100, 600, 1
 
@@ -66,13 +65,13 @@ def minimise(updates: int) -> None:
         shaping="normalized",
         seed=SEED,
     )
-    with PoolProcess() as pool:  # which needs no `if __name__ == "__main__"`
+    with RemotePool() as pool:  # which needs no `if __name__ == "__main__"`
         recipe = Recipe(ByValue(Function), ByValue(Parameters))
         pool.open(WorkerPool, recipe, size=DIMENSIONS, members=PERTURBATIONS, workers="auto")
         for update in range(1, updates + 1):
             tasks = training_tasks(SEED, strategy.update, strategy.ask(), cap=1)
             results = pool.evaluate(Snapshot(theta, strategy.sigma), tasks)
-            strategy.tell([result.episode_return for result in results])
+            strategy.tell(results["episode_return"])
             if update % max(1, updates // 10) == 0:
                 print(f"update {update}: {rosenbrock(theta):.4g}", flush=True)
 

@@ -17,6 +17,7 @@ import contextlib
 import importlib.util
 
 import pytest
+from es.rollouts.tasks import Recipe
 
 # The kernels are compiled here if they are not yet, so that no test's program has to say so.
 import es.kernels.convolutions
@@ -26,7 +27,6 @@ from es.cli import main
 from es.kernels import TELL
 from es.reports import NO_CURVE
 from es.rollouts.pool import WorkerPool
-from es.rollouts.rollout import Recipe
 from tests.fakes import recipe
 from tests.processes import ROOT, descendants
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from es.rollouts.tasks import Recipe, Results, Snapshot, Tasks, make_tasks
 
 from es.noise import FloatArray
-from es.rollouts.rollout import Recipe, Snapshot, Task
 
 
 class Counting:
@@ -68,22 +68,6 @@ class Raising(Moody):
 class Hanging(Moody):
     def fail(self) -> None:
         time.sleep(3600)
-
-
-class Picky(Moody):
-    """Fails where it has failed first: in all processes with the same parent, and no others."""
-
-    def fail(self) -> None:
-        raise AssertionError
-
-    def reward(self, action: float, over: bool) -> float:
-        assert self.once is not None
-        if self.seed == 13:
-            if not self.once.exists():
-                self.once.write_text(str(os.getppid()))
-            if self.once.read_text() == str(os.getppid()):
-                raise ValueError("not here")
-        return Counting.reward(self, action, over)
 
 
 class Dying(Counting):
@@ -169,5 +153,28 @@ def recipe(env: type = Counting, *arguments: Any, **keywords: Any) -> Recipe:
 KILLED = recipe(Dying, signal.SIGKILL)
 EXITED = recipe(Dying, None)
 SNAPSHOT = Snapshot(np.linspace(0, 1, 10, dtype=np.float32), 0.1)
-TASKS = [Task(index, 100 + index // 2, 1 - 2 * (index % 2), index, 1000) for index in range(10)]
-UNLUCKY = TASKS[5]._replace(episode_seed=13)
+TASKS = make_tasks([(100 + i // 2, 1 - 2 * (i % 2)) for i in range(10)], range(10), 1000)
+
+
+def tasks_with(*episode_seeds: int) -> Tasks:
+    """The tasks again and again, with these episode seeds."""
+    tasks = np.resize(TASKS, len(episode_seeds))
+    tasks["episode_seed"] = episode_seeds
+    return tasks
+
+
+UNLUCKY = tasks_with(0, 1, 2, 3, 4, 13)
+
+
+def results(returns: Any, steps: Any = 1) -> Results:
+    """Results with these returns, which nothing was clipped in."""
+    found = SNAPSHOT.results(len(returns))
+    found["episode_return"] = found["clipped_return"] = returns
+    found["steps"] = steps
+    return found
+
+
+def same_results(first: Results, second: Results) -> bool:
+    """Whether results are the same to the bit, but for the numbers of their batches."""
+    names = [name for name in first.dtype.names or () if name != "batch"]
+    return all(first[name].tobytes() == second[name].tobytes() for name in names)

@@ -5,10 +5,10 @@ from pathlib import Path
 import gymnasium
 import pytest
 import torch
+from es.rollouts.tasks import evaluation_seeds
 
 from es import load_policy
 from es.config import Config
-from es.rollouts.rollout import evaluation_seeds
 from es.runs.finish import continue_command
 from es.settings import scored_alike
 from tests.checkpoints import read, same_run

@@ -1,13 +1,13 @@
 """Running statistics of observations, merged from the sums in results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 
 from es.errors import RunError
 from es.noise import DoubleArray
-from es.rollouts.rollout import Result
+from es.rollouts.tasks import Results
 
 VARIANCE_ADDED = 1e-8  # for numbers that never change
 
@@ -25,7 +25,7 @@ class Normalizer:
         # (2, inputs): means, and sums of the squared deviations from them.
         self._moments: DoubleArray = np.zeros((2, inputs))
 
-    def merge(self, results: Sequence[Result]) -> None:
+    def merge(self, results: Results) -> None:
         """Add the observations of an update's results, in the order given.
 
         The results' sums are of deviations from the current means (Chan et al. 1983, equation 1.5,
@@ -34,8 +34,8 @@ class Normalizer:
         """
         sums, count = self._added_up(results)
         if not np.isfinite(sums).all():  # rare, so results are only then checked one by one
-            finite = [r for r in results if np.isfinite(np.asarray(r.observed)).all()]
-            sums, count = self._added_up(finite)
+            finite = np.isfinite(results["observed"]).all(axis=(1, 2))
+            sums, count = self._added_up(results[finite])
         if not (count and np.isfinite(sums).all()):
             raise RunError(
                 "observations are not finite, or too large to be normalised (--obs-norm)"
@@ -45,14 +45,12 @@ class Normalizer:
         self._moments[0] += shift
         self._moments[1] += np.maximum(sums[1] - self.count * shift**2, -self._moments[1])
 
-    def _added_up(self, results: Sequence[Result]) -> tuple[DoubleArray, int]:
-        sums, count = np.zeros_like(self._moments), 0
+    def _added_up(self, results: Results) -> tuple[DoubleArray, int]:
+        sums = np.zeros_like(self._moments)
         with np.errstate(all="ignore"):
-            for result in results:
-                assert result.observed is not None
-                sums += result.observed
-                count += result.steps
-        return sums, count
+            for observed in results["observed"]:  # in order
+                sums += observed
+        return sums, int(results["steps"].sum())
 
     def statistics(self) -> DoubleArray:
         """Return the means and 1 / standard deviation, (2, inputs); 0 and 1 before any data."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from es.errors import RunError
-from es.rollouts.rollout import Result
+from es.rollouts.tasks import Results
 
 
 class Population(NamedTuple):
@@ -27,19 +27,16 @@ class Population(NamedTuple):
     rank: int
 
 
-def group_by_perturbation(
-    results: Sequence[Result], episodes: int, reward_shift: float = 0.0
-) -> Population:
+def group_by_perturbation(results: Results, episodes: int, reward_shift: float = 0.0) -> Population:
     """Group the results of `training_tasks`, with this many episodes per perturbation.
 
     reward_shift: subtracted from the reward of every step. Raise RunError if no perturbation's
     return is finite.
     """
-    returns = np.array([result.episode_return for result in results]).reshape(-1, episodes)
-    steps = np.array([result.steps for result in results]).reshape(-1, episodes)
-    learned = returns
-    if results[0].clipped_return is not None:
-        learned = np.array([result.clipped_return for result in results]).reshape(-1, episodes)
+    returns, learned, steps = (
+        np.ascontiguousarray(results[field]).reshape(-1, episodes)
+        for field in ("episode_return", "clipped_return", "steps")
+    )
     with np.errstate(all="ignore"):  # of infinite returns
         means, fitness = returns.mean(axis=1), (learned - reward_shift * steps).mean(axis=1)
     if not np.isfinite(fitness[:-1]).any():

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from es.algorithm.population import Population
+from es.errors import counted
 from es.reports.record import Record
 from es.reports.tables import Table
-from es.rollouts.interface import counted
 
 EQUAL_UPDATES = 10  # in a row, before it is said that nothing is learned from them
 EMULATOR_STEPS = 27_000  # of 4 frames, after which the Atari emulator itself ends an episode

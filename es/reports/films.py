@@ -9,9 +9,9 @@ from queue import SimpleQueue
 
 from es import checkpoint as checkpoints
 from es.checkpoint import Checkpoint
+from es.errors import counted
 from es.reports.one_shot import LOWEST, USUAL, Idle, OneShot
 from es.reports.terminal import Terminal
-from es.rollouts.interface import counted
 from es.runs.directory import VIDEOS, RunDir
 
 PROGRAM, PREVIEW = "es", "es.reports.preview"  # modules that are run

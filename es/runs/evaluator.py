@@ -2,18 +2,19 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import numpy as np
+
 from es.algorithm.population import Population, group_by_perturbation, grown, mean_and_std
-from es.errors import ClusterError, Interrupts, RunError
-from es.rollouts.interface import counted
-from es.rollouts.rollout import (
+from es.errors import ClusterError, Interrupts, RunError, counted
+from es.rollouts.tasks import (
     UNPERTURBED,
-    Result,
+    Results,
     Snapshot,
-    Task,
+    Tasks,
     evaluation_tasks,
     training_tasks,
 )
@@ -40,10 +41,10 @@ class Evaluator:
     def __init__(self, run: Run, interrupts: Interrupts) -> None:
         self._run, self._interrupts = run, interrupts
         self.last: Evaluation | None = None
-        self._prepared: list[Task] = []  # which are being played already
+        self._submitted: Tasks | None = None  # which are being played already
         self._steps, self._since = 0, time.monotonic()  # for the speed
 
-    def play_perturbations(self, cap: int) -> tuple[list[Result], Population]:
+    def play_perturbations(self, cap: int) -> tuple[Results, Population]:
         """Play an update's perturbations and the unperturbed parameters, `cap` steps at most.
 
         With --frames-per-update, ask for further perturbations until they have seen so many steps.
@@ -52,33 +53,33 @@ class Evaluator:
         config, strategy = self._run.config, self._run.strategy
         name, episodes = f"update {strategy.update + 1}", config.episodes_per_perturbation
         count = strategy.n
-        tasks, self._prepared = self._prepared or self._first_tasks(cap), []
-        results = self._play(tasks, name)
-        beside = len(tasks) - (count + 1) * episodes  # whole ones of the unperturbed parameters
+        if self._submitted is None:
+            self._submit(self._first_tasks(cap))
+        results = self._results(name)
+        beside = len(results) - (count + 1) * episodes  # whole ones of the unperturbed parameters
         whole, results = results[:beside], results[beside:]
         perturbed, unperturbed = results[:-episodes], results[-episodes:]
         if config.frames_per_update:
-            steps = sum(result.steps for result in perturbed)
+            steps = int(perturbed["steps"].sum())
             while count < (count := grown(count, steps, config.frames_per_update, config.n_most)):
                 before = len(perturbed) + episodes
-                further = self._play(self._tasks(count, cap)[before:], name, before)
-                steps += sum(result.steps for result in further)
-                perturbed += further
-        results = perturbed + unperturbed
+                self._submit(self._tasks(count, cap)[before:])
+                further = self._results(name, before)
+                steps += int(further["steps"].sum())
+                perturbed = np.concatenate([perturbed, further])
+        results = np.concatenate([perturbed, unperturbed])
         with self._naming_environment():
             population = group_by_perturbation(results, episodes, config.reward_shift)
-        if whole:
-            mean, _ = mean_and_std([result.episode_return for result in whole])
+        if len(whole):
+            mean, _ = mean_and_std(whole["episode_return"])
             population = population._replace(unperturbed=mean)
         return results, population
 
     def prepare(self, cap: int) -> None:
         """Have the next update's first perturbations played while the master does other things."""
-        with self._naming_environment():
-            self._prepared = self._first_tasks(cap)
-            self._run.pool.prepare(self._snapshot(), self._prepared)
+        self._submit(self._first_tasks(cap))
 
-    def _first_tasks(self, cap: int) -> list[Task]:
+    def _first_tasks(self, cap: int) -> Tasks:
         """Return the tasks of an update's first perturbations.
 
         If these are capped, the unperturbed episodes to their ends come before them: they last
@@ -88,13 +89,11 @@ class Evaluator:
         most = config.max_episode_length
         if cap == most:
             return tasks
-        whole = tasks[-config.episodes_per_perturbation :]
-        return [
-            *(task._replace(index=len(tasks) + i, cap=most) for i, task in enumerate(whole)),
-            *tasks,
-        ]
+        whole = tasks[-config.episodes_per_perturbation :].copy()
+        whole["cap"] = most
+        return np.concatenate([whole, tasks])
 
-    def _tasks(self, count: int, cap: int) -> list[Task]:
+    def _tasks(self, count: int, cap: int) -> Tasks:
         """Return the tasks of an update of `count` perturbations: those of fewer come first."""
         strategy, config = self._run.strategy, self._run.config
         members: list[tuple[int, int]] = [*strategy.ask(count)]
@@ -124,8 +123,8 @@ class Evaluator:
         parts = (tasks,) if target == -math.inf else (tasks[:few], tasks[few:])
         returns, start = list[float](), time.monotonic()
         for part in parts:
-            results = self._play(part, name, len(returns), count)
-            returns += [result.episode_return for result in results]
+            self._submit(part)
+            returns += self._results(name, len(returns), count)["episode_return"].tolist()
             mean, std = mean_and_std(returns)
             # By chance, a mean strays from the true one by more than this once in twenty times.
             if len(returns) == count or mean + 2 * std / math.sqrt(few - 1) < target:
@@ -162,24 +161,30 @@ class Evaluator:
         steps, self._steps = self._steps, 0
         return steps / (self._since - before)
 
-    def _play(
-        self, tasks: Sequence[Task], name: str, before: int = 0, total: int = 0
-    ) -> list[Result]:
-        """Return the tasks' results, in task order.
+    def _submit(self, tasks: Tasks) -> None:
+        """Start to play tasks; `_results` waits for them."""
+        with self._naming_environment():
+            self._run.pool.submit(self._snapshot(), tasks)
+        self._submitted = tasks
+
+    def _results(self, name: str, before: int = 0, total: int = 0) -> Results:
+        """Return the results of the submitted tasks, in task order.
 
         name: of the batch that they are part of. before, total: its episodes that have been played
         already, and all that are known of, for the console.
         """
+        assert self._submitted is not None
         console = self._run.monitor.console
-        console.begin(name, max(total, before + len(tasks)))
+        console.begin(name, max(total, before + len(self._submitted)))
         console.progress(before)
 
         def progress(done: int) -> None:
             console.progress(before + done)
 
         with self._naming_environment(), self._interrupts.allowed():
-            results = self._run.pool.evaluate(self._snapshot(), tasks, progress)
-        self._steps += sum(result.steps for result in results)
+            results = self._run.pool.results(progress)
+        self._submitted = None
+        self._steps += int(results["steps"].sum())
         return results
 
     def _snapshot(self) -> Snapshot:

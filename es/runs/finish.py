@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from es.checkpoint import LATEST, Checkpoint, Counters
 from es.config import FIELDS, Config, flag
-from es.errors import Interrupted, Interrupts, RunError, command
+from es.errors import Interrupted, Interrupts, RunError, command, counted
 from es.rendering.window import watching
 from es.reports.advice import after_missing_the_target
 from es.reports.films import VideoRecorder, waiting
@@ -17,7 +17,7 @@ from es.reports.live_view import RunLimits
 from es.reports.reporter import Reporter
 from es.reports.tables import read_progress
 from es.reports.terminal import Terminal
-from es.rollouts.interface import Pool, counted
+from es.rollouts.tasks import Pool
 from es.runs.directory import PROGRESS, open_existing
 from es.settings import scored_alike
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from es.noise import FloatArray
-from es.rollouts.rollout import Recipe
+from es.rollouts.tasks import Recipe
 
 
 class Setup(NamedTuple):

@@ -12,15 +12,16 @@ from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, Checkpoint, Counters, load
 from es.config import Config
 from es.errors import UsageError
+from es.host import OpenPool
 from es.noise import FloatArray, SumNoise, weighted_sum
 from es.policy import restored_normalizer
 from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
-from es.rollouts.in_process import InProcessPool
-from es.rollouts.interface import OpenPool, Pool
+from es.rollouts.player import InProcessPool
 from es.rollouts.pool import WorkerPool
-from es.rollouts.processes import IMPORTS, PRELOAD, cores, modules_for_workers
+from es.rollouts.processes import PRELOAD, cores, modules_for_workers
+from es.rollouts.tasks import Pool
 from es.runs import directory as rundir
 from es.runs.directory import RunDir
 from es.runs.setup import Setup
@@ -128,29 +129,30 @@ def _start_pool(
     """Return the pool that plays, and the function that sums noise."""
     recipe, here = setup.recipe, partial(weighted_sum, threads=cores())
     if config.workers == 0:
-        return InProcessPool(recipe, console.say), here
+        return InProcessPool(recipe), here
     settings: dict[str, Any] = {
         "size": theta.size,
         "inputs": setup.normalized_inputs,
-        "spread": config.sigma_adapt,
+        "relative_sigma": config.sigma_adapt,
         "workers": config.workers,
         "timeout": config.rollout_timeout,
         "say": console.say,
     }
     if config.ray is None:
         return open_pool(WorkerPool, recipe, members=config.n + 1, **settings), here
-    from es.cluster.pool import RayPool
+    from es.cluster.pool import open_ray, sum_on_nodes
 
     console.say(f"Connecting to Ray (--ray {config.ray}) ...")
     pool: Any = open_pool(
-        partial(RayPool, config.ray),
+        partial(open_ray, config.ray),
         recipe,
         patience=config.ray_timeout,
         preload=modules_for_workers(config.net),
-        variables={PRELOAD: config.env_name, IMPORTS: " ".join(config.user_modules)},
+        variables={PRELOAD: config.env_name},
+        search_here=bool(config.user_modules),
         **settings,
     )
-    return pool, pool.sum_noise
+    return pool, partial(sum_on_nodes, pool)
 
 
 def _make_strategy(

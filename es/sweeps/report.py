@@ -9,10 +9,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from es.checkpoint import LATEST
 from es.config import Config, flag
-from es.errors import RunError, UsageError, command, in_one_line
+from es.errors import RunError, UsageError, command, counted, in_one_line
 from es.reports import plotting
 from es.reports.terminal import Terminal
-from es.rollouts.interface import counted
 from es.runs.directory import write_text
 from es.runs.finish import how_to_watch
 from es.settings import write_toml

@@ -18,7 +18,7 @@ import optuna
 from es.checkpoint import LATEST
 from es.config import Config
 from es.reports.tables import TableReader
-from es.rollouts.processes import end_group, for_helpers
+from es.rollouts.processes import end_group, starting_helper
 from es.runs.directory import PROGRESS, write_text
 from es.settings import write_toml
 from es.sweeps.trial import OUTCOME, TRIAL_SETTINGS, Play, run_trial
@@ -63,7 +63,7 @@ class RunningTrial:
         write_text(directory / TRIAL_SETTINGS, write_toml(config.saved() | {"silent": True}))
         context = multiprocessing.get_context("forkserver")
         self.process = context.Process(target=run_trial, args=(play, directory))
-        with for_helpers():
+        with starting_helper():
             self.process.start()
 
     def follow(self) -> None:

@@ -6,9 +6,9 @@ import pytest
 from es.algorithm.population import group_by_perturbation, grown, mean_and_std
 from es.algorithm.shaping import SHAPINGS
 from es.errors import RunError
-from es.rollouts.rollout import Result
+from tests.fakes import results
 
-RESULTS = [Result(i, value, 10 * i) for i, value in enumerate([1.0, 3.0, 4.0, 8.0, 5.0, 6.0])]
+RESULTS = results([1.0, 3.0, 4.0, 8.0, 5.0, 6.0], range(0, 60, 10))
 
 
 def test_one_episode_for_each_perturbation():
@@ -33,15 +33,12 @@ def test_a_shift_of_rewards_counts_every_step_and_leaves_the_returns_alone():
 
 
 def test_clipped_rewards_are_learned_from_and_leave_the_returns_alone():
-    clipped = [result._replace(clipped_return=2 * result.index) for result in RESULTS]
+    clipped = RESULTS.copy()
+    clipped["clipped_return"] = range(0, 12, 2)
     batch = group_by_perturbation(clipped, 2, reward_shift=0.1)
     assert batch.returns.tolist() == [2, 6]
     assert batch.fitness.tolist() == pytest.approx([1 - 0.5, 5 - 2.5])
     assert batch.unperturbed == 5.5
-
-
-def results(returns):
-    return [Result(index, value, 1) for index, value in enumerate(returns)]
 
 
 def test_returns_that_are_no_numbers_rank_last():

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from es.rollouts.in_process import InProcessPool
+from es.rollouts.rollout import Snapshot
 
 from es import noise
 from es.cluster import pool as pool_module
 from es.cluster.pool import RayPool
 from es.errors import RunError, TaskError
 from es.noise import weighted_sum
-from es.rollouts.in_process import InProcessPool
-from es.rollouts.rollout import Snapshot
 from tests.checkpoints import has_rows, read, same_run
 from tests.conftest import NEEDS_RAY
 from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Picky, Raising, recipe

@@ -2,7 +2,6 @@ import heapq
 import random
 
 import pytest
-
 from es.cluster.sharing import share
 
 

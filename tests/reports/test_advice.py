@@ -9,7 +9,7 @@ import pytest
 from es.algorithm.population import Population, group_by_perturbation
 from es.reports.advice import Advisor, after_missing_the_target
 from es.reports.tables import read_progress
-from es.rollouts.rollout import Result
+from tests.fakes import results
 from tests.records import record, write_progress
 
 EQUAL: dict[str, Any] = {"return_min": -200.0, "return_max": -200.0}
@@ -41,9 +41,9 @@ def test_equal_returns_for_many_updates_in_a_row_are_told_once():
 
 
 def test_equal_returns_teach_where_each_step_costs():
-    results = [Result(0, -200.0, steps, None) for steps in (9, 10, 9)]
-    assert not any(told([record(1)] * 20, *[group_by_perturbation(results, 1, 0.5)] * 20))
-    assert any(told([record(1)] * 20, *[group_by_perturbation(results, 1)] * 20))
+    found = results([-200.0] * 3, (9, 10, 9))
+    assert not any(told([record(1)] * 20, *[group_by_perturbation(found, 1, 0.5)] * 20))
+    assert any(told([record(1)] * 20, *[group_by_perturbation(found, 1)] * 20))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import psutil
 import pytest
+from es.rollouts.worker_processes import free_memory
 
 from es.rollouts.processes import CORES, cores
-from es.rollouts.worker_processes import free_memory
 
 MIB = 2**20
 V1_GROUPS = "4:memory:/docker/a1\n2:cpu,cpuacct:/docker/a1\n1:name=systemd:/docker/a1\n"

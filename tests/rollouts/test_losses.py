@@ -9,12 +9,12 @@ from multiprocessing import connection
 
 import psutil
 import pytest
+from es.rollouts.in_process import InProcessPool
+from es.rollouts.queue import take
 
 from es.errors import RunError
 from es.rollouts import worker_processes as processes
-from es.rollouts.in_process import InProcessPool
 from es.rollouts.pool import WorkerPool
-from es.rollouts.queue import take
 from tests.fakes import (
     EXITED,
     KILLED,

@@ -5,10 +5,10 @@ import signal
 from pathlib import Path
 
 import pytest
+from es.rollouts.pool_process import PoolProcess
 
 from es.errors import TaskError
 from es.rollouts.pool import WorkerPool
-from es.rollouts.pool_process import PoolProcess
 from es.rollouts.worker import IDLE
 from tests.checkpoints import has_rows, rows
 from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Starting, recipe

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from es.rollouts.in_process import InProcessPool
+from es.rollouts.rollout import Snapshot
+from es.rollouts.worker_processes import affordable_workers
 
 from es.errors import RunError, UsageError
 from es.rollouts import processes
-from es.rollouts.in_process import InProcessPool
 from es.rollouts.pool import WorkerPool
-from es.rollouts.rollout import Snapshot
-from es.rollouts.worker_processes import affordable_workers
 from tests.fakes import SNAPSHOT, TASKS, recipe
 from tests.processes import all_gone
 

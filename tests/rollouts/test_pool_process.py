@@ -5,12 +5,12 @@ import signal
 from typing import Any
 
 import pytest
-
-from es.errors import RunError
 from es.rollouts.by_value import ByValue
 from es.rollouts.in_process import InProcessPool
-from es.rollouts.pool import WorkerPool
 from es.rollouts.pool_process import PoolProcess
+
+from es.errors import RunError
+from es.rollouts.pool import WorkerPool
 from tests.fakes import SNAPSHOT, TASKS, recipe
 from tests.processes import all_gone, descendants, wait_until
 

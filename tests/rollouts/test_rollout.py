@@ -3,9 +3,6 @@ from itertools import islice
 
 import numpy as np
 import pytest
-
-from es.noise import derive_seeds, draw
-from es.rollouts.player import Player
 from es.rollouts.rollout import (
     UNPERTURBED,
     Episode,
@@ -16,6 +13,9 @@ from es.rollouts.rollout import (
     rollout,
     training_tasks,
 )
+
+from es.noise import derive_seeds, draw
+from es.rollouts.player import Player
 from tests.fakes import Counting, Summing, recipe
 
 

@@ -8,7 +8,8 @@ import numpy as np
 from es.noise import Stream, derive_seeds
 from es.policy import describe
 from es.reports.terminal import Terminal
-from es.rollouts.rollout import evaluation_seeds, rollout
+from es.rollouts.episode import rollout
+from es.rollouts.tasks import evaluation_seeds
 from tests.checkpoints import RUN, read, rows, timeless
 
 

@@ -14,11 +14,12 @@ from es.config import Config
 from es.errors import Interrupts
 from es.noise import Stream, derive_seeds
 from es.policy import describe
-from es.rollouts.rollout import rollout
+from es.rollouts.episode import rollout
 from es.runs.evaluator import Evaluator
 from es.runs.finish import target_due
 from tests.checkpoints import RUN, read, rows, same, same_run, timeless
 from tests.conftest import CARTPOLE
+from tests.fakes import results
 
 
 def test_reaching_the_target_ends_the_run_with_these_parameters(program):
@@ -136,20 +137,23 @@ def test_a_lucky_evaluation_does_not_reach_the_target(program):
     ],
 )
 def test_a_few_episodes_end_an_evaluation_that_two_standard_errors_do_not_save(
-    monkeypatch, first, target, played
+    first, target, played
 ):
+    counts: list[int] = []
     run: Any = SimpleNamespace(
         config=Config(eval_episodes=20, target_return=target),
-        strategy=SimpleNamespace(seed=1),
-        monitor=SimpleNamespace(console=SimpleNamespace(say=lambda line: None)),
+        strategy=SimpleNamespace(seed=1, theta=None, sigma=1.0, relative_sigma=None, spread=None),
+        normalizer=None,
+        monitor=SimpleNamespace(
+            console=SimpleNamespace(
+                say=lambda line: None, begin=lambda *words: None, progress=lambda done: None
+            )
+        ),
+        pool=SimpleNamespace(
+            submit=lambda snapshot, tasks: counts.append(len(tasks)),
+            results=lambda progress: results((first * 3)[: counts[-1]]),
+        ),
     )
-    counts = []
-
-    def play(self, tasks, name):
-        counts.append(len(tasks))
-        return [SimpleNamespace(episode_return=value) for value in (first * 3)[: len(tasks)]]
-
-    monkeypatch.setattr(Evaluator, "_play", play)
     assert Evaluator(run, Interrupts()).reach_target(3) is None
     assert counts == played
 
