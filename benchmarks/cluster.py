@@ -59,7 +59,7 @@ def overhead(rounds: int) -> None:
                 stack.callback(pool.close)
             times: dict[str, list[float]] = {kind: [] for kind in pools}
             for update in range(rounds + 1):  # the first warms up
-                strategy = Strategy(theta, n=n, sigma=0.05, lr=0.1, seed=update)
+                strategy = Strategy(theta, Config(n=n, sigma=0.05, lr=0.1, seed=update))
                 tasks = training_tasks(update, 0, [*strategy.ask(), UNPERTURBED], 100_000)
                 outcomes = []
                 for kind, pool in pools.items():

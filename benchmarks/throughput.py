@@ -24,11 +24,11 @@ import numpy as np
 import torch
 
 from es import count_outputs, model
-from es.algorithm.normalizer import Normalizer
+from es.algorithm.statistics import Normalizer
 from es.algorithm.strategy import Strategy
 from es.config import Config, flag_with_value
 from es.envs import make_env
-from es.networks.own import with_state
+from es.networks.custom import with_state
 from es.policy import describe, policy_module
 from es.rollouts.player import InProcessPool, Player
 from es.rollouts.processes import cores, limit_threads
@@ -165,7 +165,7 @@ def population(case: Case) -> tuple[Setup, Snapshot, Tasks]:
     inputs = setup.normalized_inputs
     statistics = Normalizer(inputs).statistics() if inputs else None
     snapshot = Snapshot(theta, 0.05, statistics)
-    strategy = Strategy(theta, n=40, sigma=0.05, lr=0.1, seed=1)
+    strategy = Strategy(theta, Config(n=40, sigma=0.05, lr=0.1, seed=1))
     pool = InProcessPool(setup.recipe)
     tasks = training_tasks(1, 0, [*strategy.ask(), UNPERTURBED], 100_000)
     for update in range(1, case.updates + 1):

@@ -5,7 +5,7 @@ TYPE_CHECKING = False  # `python -m es` searches the current folder until it has
 if TYPE_CHECKING:
     from es.learning import learn as learn
     from es.loading import load_policy as load_policy
-    from es.model import count_outputs as count_outputs
+    from es.networks.custom import count_outputs as count_outputs
 
 __version__ = "0.2.0"  # which pyproject.toml reads
 __all__ = ["count_outputs", "learn", "load_policy"]
@@ -16,17 +16,13 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "count_outputs":  # in workers, which do without the rest
-        from es.model import count_outputs
+        from es.networks.custom import count_outputs
 
         return count_outputs
     if name == "learn":
         from es.learning import learn
 
         return learn
-    from es.host import HostState
-
-    with HostState() as host:
-        host.libraries()  # so that what the import sets, such as torch's threads, is undone
-        from es.loading import load_policy
+    from es.loading import load_policy
 
     return load_policy

@@ -11,7 +11,6 @@ from es import __version__, settings
 from es.checkpoint import Checkpoint, find_all
 from es.config import Config
 from es.errors import Interrupts, execute, in_one_line
-from es.kernels import TELL
 from es.reports import NO_CURVE, one_shot
 from es.rollouts.processes import (
     PRELOAD,
@@ -39,8 +38,6 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     file = settings.read_config(given)
     chosen = {**file, **given}
     loud = not chosen.get("silent") and not chosen.get("json")
-    if loud:
-        os.environ[TELL] = "1"
     restore = chosen.get("restore")
     if restore and loud:
         _say(f"Loading {restore} ...")  # before torch is imported, which takes seconds

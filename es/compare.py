@@ -40,7 +40,7 @@ def parse(argv: Sequence[str]) -> Options:
     parser.add_argument("--by", choices=axes, help="The horizontal axis (default: frames).")
     files = "Write NAME.png, NAME.csv and NAME.md (default: comparison)."
     parser.add_argument("--output", metavar="NAME", help=files)
-    return Options(**vars(parser.parse_args(argv)))
+    return Options(**parser.words(argv))
 
 
 def compare(options: Options, interrupts: Interrupts) -> int:

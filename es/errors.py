@@ -1,6 +1,7 @@
 """Errors that are shown as one line, the traceback of a user's code, and Ctrl-C."""
 
 import difflib
+import errno
 import importlib
 import os
 import shlex
@@ -14,6 +15,8 @@ from types import FrameType
 from typing import Any, Self
 
 LONGEST = 1000  # characters of a message
+NO_THREAD = "can't start new thread"  # Python's RuntimeError
+NO_ROOM = "failed to map segment"  # what the linker says of a library
 # Packages whose frames are left out of a user's traceback.
 LIBRARIES = ("es", "gymnasium", "ale_py", "contextlib", "importlib", "torch")
 MADE_FOR = " was raised from the environment creator for "  # which Gymnasium adds to some messages
@@ -48,6 +51,10 @@ class ClusterError(RunError):
     """Ray, or the whole cluster, has failed."""
 
 
+class LimitError(RunError):
+    """The system allows no more processes or threads, or too little memory."""
+
+
 class UsageError(RunError):
     """The user's mistake. The message names the flag or file, the value and the remedy."""
 
@@ -66,6 +73,43 @@ class MisfitError(ValueError):
     def __init__(self, message: str, steps_ago: int = 0) -> None:
         super().__init__(message)
         self.steps_ago = steps_ago
+
+
+def no_more_processes(error: BaseException) -> bool:
+    """Return whether the system allowed no process or thread, and raised this error."""
+    if isinstance(error, OSError):
+        return error.strerror == os.strerror(errno.EAGAIN)  # that of streams has other words
+    return isinstance(error, RuntimeError) and str(error) == NO_THREAD
+
+
+def no_more_memory(error: BaseException) -> bool:
+    """Return whether the system allowed too little memory, and raised this error."""
+    words = f"{error} {error.__context__}"
+    return isinstance(error, MemoryError) or NO_ROOM in words
+
+
+def limit_error(reason: object) -> LimitError:
+    """Return the error of a run for which the system allows too few processes or threads."""
+    return LimitError(
+        f"--workers: the system allows no more processes or threads ({reason}); raise the limit "
+        "(ulimit -u), or use fewer workers (--workers auto)"
+    )
+
+
+@contextmanager
+def naming_limits() -> Iterator[None]:
+    """Raise LimitError in this context if the system allows too few processes or memory."""
+    try:
+        yield
+    except (ImportError, MemoryError, OSError, RuntimeError) as error:
+        if no_more_processes(error):
+            raise limit_error(error) from error
+        if no_more_memory(error):
+            raise LimitError(
+                f"the system allows too little memory ({summary_of(error)}); raise the limit "
+                "(ulimit -v), or make room"
+            ) from error
+        raise
 
 
 class Interrupted(BaseException):
@@ -127,9 +171,11 @@ class Interrupts:
 
 def execute(run: Callable[[Interrupts], int]) -> int:
     """Run a program, print its RunError if it raises one, and return the exit status."""
+    if sys.stdout is None:  # closed by whoever started the program
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the program runs)
     complaint, interrupts = "", Interrupts()
     try:
-        with interrupts:
+        with interrupts, naming_limits():
             status = run(interrupts)
     except RunError as error:
         complaint, status = f"error: {error}\n", error.status

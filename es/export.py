@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from es import __version__
+from es.algorithm.noise import FloatArray
 from es.checkpoint import Checkpoint, replace
 from es.config import Config
 from es.environments.spaces import take_picture, without_text
@@ -22,7 +23,6 @@ from es.exporting.policy import ExportedPolicy
 from es.exporting.shaped import make_shaped_view
 from es.exporting.views import make_view
 from es.networks import clip_of
-from es.noise import FloatArray
 from es.policy import describe, evaluate, policy_module, restored_normalizer
 from es.runs import directory
 from es.runs.setup import Setup

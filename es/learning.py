@@ -1,42 +1,125 @@
-"""learn: train from a script or a notebook, as the command line does."""
+"""learn: train from a script or a notebook, as the command line does.
+
+The trainer runs in a child process, unchanged. The callback and the output stay in the caller's
+process. One pipe joins both: the child sends `Definitions`, `Shown`, `Row` and, in the end, `Done`
+or `Failed`. The caller answers `Definitions`, and a `Row` if there is a callback, with bytes.
+
+This module is not called `learn`, since its import would then replace the function `es.learn`.
+"""
 
 import inspect
 import os
+import pickle
+import queue
 import signal
+import socket
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from es.algorithm.noise import DoubleArray, FloatArray
+from es.checkpoint import LATEST, Counters
 from es.config import FIELDS, TYPES, Config
-from es.errors import Interrupted, UsageError
-from es.host import COMMAND_LINE, Host, HostInterrupts, HostState
-from es.kernels import TELL
-from es.noise import DoubleArray
-from es.reports import NO_CURVE, one_shot
-from es.rollouts.processes import PRELOAD, modules_for_workers, search_last
-from es.rollouts.remote import ByValue, RemotePool
-from es.rollouts.tasks import Pool, Recipe
+from es.errors import Interrupts, RunError, UsageError
+from es.rollouts.processes import ONE_THREAD, importing_variables, leave
 from es.settings import KEYWORDS, errors_in_keywords, from_keywords, read_config, resolve
 
-if TYPE_CHECKING:  # torch and rich are imported while the pool's processes import theirs
-    from es.checkpoint import Checkpoint
+if TYPE_CHECKING:  # torch and rich, which the caller may not need
     from es.loading import Policy
+    from es.reports.host_terminal import HostTerminal
     from es.reports.record import Record
+    from es.rollouts.tasks import Recipe
+    from es.runs.finish import Outcome
     from es.train import Trainer
 
 Callback = Callable[["Record", "Policy"], Any]
-_starting = threading.RLock()  # parameters are drawn with torch's shared generator
+CHILD = (  # no traceback if Ctrl-C comes during the imports
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "from es.learning import child; child()"
+)
+GO_ON, STOP = b"go on", b"stop"  # answers to a row
+DEATHS = 3  # of the child without an update in between, which end the training
+CLOSE_SECONDS = 10.0
+
+
+# ---- what is sent ----
+
+
+class Begin(NamedTuple):
+    """The first message to the child. follows: whether the caller has a callback."""
+
+    path: list[str]  # sys.path
+    given: dict[str, Any]
+    follows: bool
+
+
+class Definitions(NamedTuple):
+    """Asks for what the caller's program defines: the names in `__main__`, and an environment."""
+
+    names: list[str]
+    env_name: str
+
+
+class Shown(NamedTuple):
+    """A call of the console. workers: their number in words."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    workers: str
+
+
+class PolicyState(NamedTuple):
+    """What the callback's policy plays. theta: (P,) float32. checkpoint: pickled, once a child."""
+
+    theta: FloatArray
+    statistics: DoubleArray | None
+    counters: Counters
+    checkpoint: bytes | None
+
+
+class Row(NamedTuple):
+    """An update. path: the run's directory. policy: None if nobody follows."""
+
+    record: "Record"
+    path: Path
+    policy: PolicyState | None
+
+
+class Done(NamedTuple):
+    """The end of the training. checkpoint: pickled."""
+
+    status: int
+    path: Path
+    solved: bool
+    checkpoint: bytes
+
+
+class Failed(NamedTuple):
+    """The error that the training ended with."""
+
+    error: RunError
+
+
+Message = Definitions | Shown | Row | Done | Failed
+
+
+# ---- the caller ----
 
 
 @dataclass(frozen=True)
 class LearnedRun:
-    """What a training came to.
+    """The result of a training.
 
     solved: whether the policy has reached `target_return`. path: the run's directory. history: the
     columns of its progress.csv, by name, with one number for each update.
@@ -45,142 +128,239 @@ class LearnedRun:
     solved: bool
     path: Path
     history: dict[str, DoubleArray] = field(repr=False)
-    _checkpoint: "Checkpoint" = field(repr=False)
+    _checkpoint: bytes = field(repr=False)
 
     @cached_property
     def policy(self) -> "Policy":
         """Return the last policy; `load_policy(run.path / "best.safetensors")` is the best one."""
-        from es.loading import make_policy
-
-        assert self._checkpoint.config is not None
-        return make_policy(self._checkpoint.config, self._checkpoint)
+        return _make_policy(self._checkpoint)
 
 
+def _with_signature(function: Callable[..., LearnedRun]) -> Callable[..., LearnedRun]:
+    """Give `learn` the signature that `help` and completion show."""
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, default, kind in (
+            ("callback", None, Callback | None),
+            *((name, FIELDS[name].default, TYPES[name]) for name in KEYWORDS),
+        )
+    ]
+    signature = inspect.Signature(parameters, return_annotation=LearnedRun)
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
+
+
+@_with_signature
 def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
     """Train until an ending condition is met, as `python main.py` does with these flags.
 
     settings: `env_name="CartPole-v1"`, `target_return=475`, and so on: every flag but those that
     play a policy, with underscores. `env_name` may be an environment that this program has
     registered, or its class or function, and what a flag names as MODULE:NAME may be the object
-    itself; all this is handed to the worker processes. `env_kwargs` may be a dict.
+    itself. All this is sent to the worker processes. `env_kwargs` may be a dict.
     callback: called after each update with its figures (the columns of progress.csv as attributes)
-    and the policy, which is the same object each time; the run ends if it returns False.
+    and the policy, which is the same object each time. The run ends if it returns False.
+
+    The training runs in a process of its own, which is started again from its latest checkpoint if
+    it dies. With `workers=0` everything runs in this process instead, for debuggers: it then
+    changes generators, environment variables and log levels here.
 
     Raise UsageError for settings that do not fit, before anything on the disk has changed, and
-    RunError for what goes wrong later. Ctrl-C saves the run and raises KeyboardInterrupt. No
-    process or thread is left behind, except wandb's own, which end with the program.
+    RunError for what goes wrong later. Ctrl-C saves the run and raises KeyboardInterrupt.
     """
-    with errors_in_keywords(), HostState() as host, ExitStack() as stack:
-        _check_callback(callback)
+    with errors_in_keywords():
         if callable(settings.get("env_name")):
             from es.environments.handed import register_creator
 
             settings["env_name"] = register_creator(settings["env_name"])
-        given, objects = from_keywords(settings)
-        config, checkpoint = resolve(given, read_config(given))
-        if config.user_modules:
-            search_last()
-        process = _start_process(config, stack)
-        if not os.environ.get(NO_CURVE):
-            stack.callback(one_shot.discard)
-            with suppress(OSError):  # then the picture is drawn later
-                one_shot.prepare("matplotlib.figure", "matplotlib.backends.backend_agg")
-        host.libraries()
-        from es import train
-        from es.reports.host_terminal import HostTerminal
+        given = from_keywords(settings)
+        follower = _Follower(callback) if callback else None
+        here = given.get("workers") == 0
+        done = _run_here(given, follower) if here else _Child(given, follower).run()
+    if done.status > 128:
+        raise KeyboardInterrupt
+    return LearnedRun(done.solved, done.path, _read_history(done.path), done.checkpoint)
 
-        starting = stack.enter_context(ExitStack())
-        starting.enter_context(_starting)
 
-        def started(make: Callable[..., Pool], recipe: Recipe, **settings: Any) -> Pool:
-            starting.close()
-            recipe = _by_value(recipe, config.env_name, objects)
-            return (process.open if process else COMMAND_LINE.open_pool)(make, recipe, **settings)
+def _run_here(given: dict[str, Any], follower: "_Follower | None") -> Done:
+    """Train in this process. Ctrl-C raises KeyboardInterrupt, as a debugger expects."""
+    from es.reports.host_terminal import HostTerminal
 
-        try:
-            with HostInterrupts() as interrupts:
-                chosen = Host(HostTerminal, started, _Follower(callback))
-                outcome = train.train(config, checkpoint, interrupts, chosen)
-        except Interrupted as error:
-            raise KeyboardInterrupt from error
-        if outcome.status == 128 + signal.SIGINT:
-            raise KeyboardInterrupt
-        if outcome.status > 128:
-            raise BrokenPipeError("nobody reads the output")
-        history = _read_history(outcome.path)
-    return LearnedRun(outcome.solved, outcome.path, history, outcome.checkpoint)
+    def after_update(record: "Record", trainer: "Trainer") -> bool:
+        return follower is None or follower(make_row(record, trainer, follows=True))
+
+    config, checkpoint = resolve(given, read_config(given))
+    train = _prepare(config)
+    console = HostTerminal(silent=config.silent, log_every=config.log_every)
+    outcome = train(config, checkpoint, Interrupts(), console=console, after_update=after_update)
+    return _done(outcome)
 
 
 class _Follower:
-    """Calls the callback with the policy after each update."""
+    """Calls the callback with the policy after each update; returns whether the run goes on."""
 
-    def __init__(self, callback: Callback | None) -> None:
+    def __init__(self, callback: Callback) -> None:
         self._callback = callback
         self._policy: Policy | None = None
 
-    def __call__(self, record: "Record", trainer: "Trainer") -> Any:
-        if self._callback is None:
-            return None
+    def __call__(self, row: Row) -> bool:
+        state = row.policy
+        assert state is not None
         if self._policy is None:
-            from es.loading import make_policy
-
-            self._policy = make_policy(trainer.config, trainer.saved)
-        normalizer = trainer.normalizer
-        statistics = normalizer.statistics() if normalizer else None
-        self._policy.bind(trainer.strategy.theta.copy(), statistics, trainer.counters)
-        answer = self._callback(record, self._policy)
-        return bool(answer) if isinstance(answer, np.bool_) else answer
+            assert state.checkpoint is not None
+            self._policy = _make_policy(state.checkpoint)
+        self._policy.bind(state.theta, state.statistics, state.counters)
+        answer = self._callback(row.record, self._policy)
+        return not isinstance(answer, bool | np.bool_) or bool(answer)
 
 
-def _check_callback(callback: Any) -> None:
-    """Raise UsageError for what cannot be called with two arguments, before minutes of training."""
+class _ChildDiedError(Exception):
+    """The child has ended without saying how."""
+
+
+class _Child:
+    """The child process: started, served, and started again if it dies."""
+
+    def __init__(self, given: dict[str, Any], follower: _Follower | None) -> None:
+        self._given, self._follower = given, follower
+        self._console: HostTerminal | None = None
+        self._workers = ""  # in words
+        self._last: Row | None = None
+
+    def run(self) -> Done:
+        """Train; return the end. Raise RunError, and what the callback or Ctrl-C raises."""
+        deaths = 0
+        while True:
+            before = self._last
+            self._start()
+            try:
+                return self._serve()
+            except _ChildDiedError:
+                code = self._process.wait()
+            except BaseException:
+                self._interrupt()
+                raise
+            finally:
+                self._end()
+            deaths = 1 if self._last is not before else deaths + 1
+            line = f"the process of the training died (exit code {code})"
+            if deaths == DEATHS:
+                raise RunError(f"{line}, {DEATHS} times in a row")
+            if self._console:
+                self._console.say(f"{line.capitalize()}: starting it again.")
+            if self._last and (latest := self._last.path / LATEST).exists():
+                self._given |= {"restore": str(latest), "run_dir": str(self._last.path)}
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", CHILD, str(theirs.fileno())],
+                env=os.environ | importing_variables() | ONE_THREAD,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C in the terminal is for the caller
+            )
+        self._link = Connection(ours.detach())
+        path = [folder or os.getcwd() for folder in sys.path]
+        self._answer(pickle.dumps(Begin(path, self._given, self._follower is not None)))
+
+    def _serve(self) -> Done:
+        """Answer the child until it is done; raise its RunError, and _ChildDiedError."""
+        while True:
+            message = self._receive()
+            if isinstance(message, Done):
+                return message
+            if isinstance(message, Failed):
+                raise message.error
+            if isinstance(message, Shown):
+                self._show(message)
+            elif isinstance(message, Definitions):
+                self._answer(_pickle_definitions(message))
+            else:
+                # An update is played again if the child died before its checkpoint was written.
+                new = self._last is None or message.record.update > self._last.record.update
+                if new:
+                    self._last = message
+                if self._follower:
+                    self._answer(GO_ON if not new or self._follower(message) else STOP)
+
+    def _receive(self) -> Message:
+        try:
+            return self._link.recv()
+        except (EOFError, OSError) as error:  # in the middle of a message, too
+            raise _ChildDiedError from error
+
+    def _answer(self, pickled: bytes) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # `_receive` notices
+            self._link.send_bytes(pickled)
+
+    def _show(self, call: Shown) -> None:
+        from es.reports.host_terminal import HostTerminal
+
+        self._workers = call.workers
+        if call.method == "open":
+            self._stop_console()
+            self._console = HostTerminal(**call.keywords)
+        elif call.method == "follow":
+            assert self._console is not None
+            (limits,) = call.arguments
+            self._console.follow(limits, lambda: self._workers)
+        else:
+            getattr(self._console, call.method)(*call.arguments, **call.keywords)
+
+    def _interrupt(self) -> None:
+        """Have the child save the run and end; show its last lines."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            while not isinstance(message := self._receive(), Done | Failed):
+                if isinstance(message, Shown):
+                    self._show(message)
+        except (_ChildDiedError, OSError):
+            pass
+        except KeyboardInterrupt:  # again
+            self._process.kill()
+
+    def _end(self) -> None:
+        self._stop_console()
+        try:
+            self._process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # its workers then end by themselves
+            self._process.wait()
+        self._link.close()
+
+    def _stop_console(self) -> None:
+        if self._console:
+            with suppress(OSError):
+                self._console.stop()
+
+
+def _pickle_definitions(asked: Definitions) -> bytes:
+    """Return the objects of `__main__` by name and the environment's registration, by value."""
+    import cloudpickle
+
+    main = vars(sys.modules["__main__"])
+    gymnasium = sys.modules.get("gymnasium")  # or this program has registered nothing
+    spec = gymnasium.registry.get(asked.env_name) if gymnasium else None
+    found = {name: main[name] for name in asked.names if name in main}
     try:
-        if callback is not None:
-            inspect.signature(callback).bind("row", "policy")
-    except ValueError:  # a builtin
-        pass
-    except TypeError as error:
-        raise UsageError(
-            f"callback={callback!r}: must be a function of an update's row and the policy ({error})"
-        ) from error
-
-
-def _start_process(config: Config, stack: ExitStack) -> RemotePool | None:
-    """Start the pool's process, which `stack` ends. Return None if it is not this machine's pool.
-
-    It imports the simulator and other modules for workers while this process does other things.
-    """
-    if config.workers == 0 or config.ray:
-        return None
-    variables = {PRELOAD: config.env_name, TELL: "" if config.silent else "1"}
-    process = RemotePool(modules_for_workers(config.net), variables)
-    stack.callback(process.close)
-    return process
-
-
-def _by_value(recipe: Recipe, env_name: str, objects: Mapping[str, Any]) -> Recipe:
-    """Return a recipe that can be pickled, with the objects that this program has defined."""
-    import gymnasium
-
-    from es.environments.handed import make_registered
-
-    make_env: Callable[[], Any] = recipe.make_env
-    with suppress(gymnasium.error.Error):  # a name that `es.envs` translates, or in a module
-        make_env = partial(make_registered, gymnasium.spec(env_name), make_env)
-    try:
-        return recipe._replace(
-            make_env=ByValue(make_env, objects), make_actor=ByValue(recipe.make_actor, objects)
-        )
+        return cloudpickle.dumps((found, spec))
     except Exception as error:  # cloudpickle raises many kinds
         raise UsageError(
-            f"env_name={env_name}: cannot be handed to worker processes ({error}); define it in a "
-            "module of its own, or use workers=0"
+            f"env_name={asked.env_name} cannot be sent to another process ({error}). Define it in "
+            "a module, or give workers=0"
         ) from error
+
+
+def _make_policy(checkpoint: bytes) -> "Policy":
+    from es.loading import make_policy
+
+    restored = pickle.loads(checkpoint)  # noqa: S301 (from our child)
+    return make_policy(restored.config, restored)
 
 
 def _read_history(path: Path) -> dict[str, DoubleArray]:
-    import numpy as np
-
     from es.reports.record import COLUMNS
     from es.reports.tables import TableReader
     from es.runs.directory import PROGRESS
@@ -191,13 +371,152 @@ def _read_history(path: Path) -> dict[str, DoubleArray]:
     return {name: np.array([row[name] for row in rows]) for name in COLUMNS}
 
 
-learn.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, default, kind in (
-            ("callback", None, Callback | None),
-            *((name, FIELDS[name].default, TYPES[name]) for name in KEYWORDS),
+# ---- the child ----
+
+
+def child() -> None:
+    """Train for the program at the other end of the connection whose file is given in argv."""
+    link = Connection(int(sys.argv[1]))
+    with suppress(EOFError, OSError), Interrupts() as interrupts:  # the caller may end
+        begin: Begin = link.recv()
+        sys.path[:] = begin.path
+        lock = threading.Lock()
+
+        def send(message: Message) -> None:
+            with lock:  # warnings come from other threads
+                link.send(message)
+
+        answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=_receive, args=(link, answers), daemon=True).start()
+        send(_train(begin, send, answers.get, interrupts))
+    leave(0)
+
+
+def _train(
+    begin: Begin, send: Callable[[Message], None], answer: Callable[[], bytes],
+    interrupts: Interrupts,
+) -> Done | Failed:  # fmt: skip
+    first = True
+
+    def after_update(record: "Record", trainer: "Trainer") -> bool:
+        nonlocal first
+        send(make_row(record, trainer, follows=begin.follows, first=first))
+        first = False
+        if not begin.follows:
+            return True
+        with interrupts.allowed():
+            return answer() == GO_ON
+
+    try:
+        config, checkpoint = resolve(begin.given, read_config(begin.given))
+        train = _prepare(config)
+        words = [word for each in config.user_modules.values() for word in each]
+        names = [word.removeprefix("__main__:") for word in words if word.startswith("__main__:")]
+        send(Definitions(names, config.env_name))
+        console: Any = ConsoleOfCaller(send, config)
+        outcome = train(
+            config,
+            checkpoint,
+            interrupts,
+            console=console,
+            after_update=after_update,
+            hand_over=_install(answer()),
         )
-    ],
-    return_annotation=LearnedRun,
-)
+        return _done(outcome)
+    except RunError as error:
+        return Failed(error)
+    except OSError as error:  # such as a full disk
+        return Failed(RunError(str(error)))
+    except Exception as error:
+        return Failed(RunError(f"the training failed ({error!r})", traceback.format_exc()))
+
+
+def _receive(link: Connection, answers: "queue.SimpleQueue[bytes]") -> None:
+    """Queue the caller's answers; when the caller has ended, end the run with its work saved."""
+    with suppress(OSError, EOFError):
+        while True:
+            answers.put(link.recv_bytes())
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+
+def _install(pickled: bytes) -> "Callable[[Recipe], Recipe] | None":
+    """Define here what the caller's program defines; return what sends it to the workers."""
+    import cloudpickle
+    import gymnasium
+
+    import __main__
+    from es.environments.handed import make_registered
+    from es.rollouts.remote import ByValue
+
+    names, spec = cloudpickle.loads(pickled)
+    vars(__main__).update(names)
+    if spec is None and not names:
+        return None
+    if spec is not None:
+        gymnasium.registry[spec.id] = spec
+
+    def hand_over(recipe: "Recipe") -> "Recipe":
+        make_env: Callable[[], Any] = recipe.make_env
+        if spec is not None:
+            make_env = partial(make_registered, spec, make_env)
+        return recipe._replace(
+            make_env=ByValue(make_env, names), make_actor=ByValue(recipe.make_actor, names)
+        )
+
+    return hand_over
+
+
+class ConsoleOfCaller:
+    """A console whose calls are made on the caller's. When silent, only warnings are sent."""
+
+    def __init__(self, send: Callable[[Message], None], config: Config) -> None:
+        self._send, self._silent = send, config.silent
+        self._describe_pool: Callable[[], str] | None = None
+        settings = {"silent": config.silent, "log_every": config.log_every}
+        send(Shown("open", (), settings, ""))
+
+    def __getattr__(self, method: str) -> Callable[..., None]:
+        return partial(self._call, method)
+
+    def follow(self, limits: Any, describe_pool: Callable[[], str]) -> None:
+        """Show a run live. describe_pool: returns the workers in words."""
+        self._describe_pool = describe_pool
+        self._call("follow", limits)
+
+    def _call(self, method: str, *arguments: Any, **keywords: Any) -> None:
+        if self._silent and method != "warn":
+            return
+        workers = self._describe_pool() if self._describe_pool else ""
+        with suppress(OSError):  # the caller has ended, and `_receive` ends the run
+            self._send(Shown(method, arguments, keywords, workers))
+
+
+# ---- both ----
+
+
+def _prepare(config: Config) -> Callable[..., "Outcome"]:
+    """Start what a training needs; return `train`, whose libraries are imported meanwhile."""
+    from es import cli
+
+    cli.prepare(config)
+    from es.train import train
+
+    return train
+
+
+def make_row(record: "Record", trainer: "Trainer", *, follows: bool, first: bool = True) -> Row:
+    """Return an update's row. first: whether the policy's description is to be in it."""
+    if not follows:
+        return Row(record, trainer.path, None)
+    normalizer = trainer.normalizer
+    state = PolicyState(
+        trainer.strategy.theta.copy(),
+        normalizer.statistics() if normalizer else None,
+        trainer.counters,
+        pickle.dumps(trainer.saved) if first else None,
+    )
+    return Row(record, trainer.path, state)
+
+
+def _done(outcome: "Outcome") -> Done:
+    return Done(outcome.status, outcome.path, outcome.solved, pickle.dumps(outcome.checkpoint))

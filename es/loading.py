@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from es.algorithm.noise import DoubleArray, FloatArray
 from es.checkpoint import Checkpoint, Counters
 from es.config import Config
 from es.environments.atari import Opening
@@ -16,8 +17,7 @@ from es.environments.handed import register_creator
 from es.environments.observations import View, as_given, split
 from es.envs import make_bare_env
 from es.errors import UsageError
-from es.networks.actions import make_decoder
-from es.noise import DoubleArray, FloatArray
+from es.networks.actors import make_decoder
 from es.policy import describe, restored_normalizer
 from es.runs.setup import Setup
 from es.settings import errors_in_keywords, from_keywords, resolve
@@ -188,7 +188,7 @@ def load_policy(
     with errors_in_keywords():
         name = register_creator(env_name) if callable(env_name) else env_name
         chosen = {"env_name": name, "env_wrapper": env_wrapper, "small_net": small_net, "net": net}
-        found, _ = from_keywords({key: value for key, value in chosen.items() if value})
+        found = from_keywords({key: value for key, value in chosen.items() if value})
         given |= found | ({"override": True} if name else {})
         config, checkpoint = resolve(given, {})
         assert checkpoint is not None

@@ -1,30 +1,20 @@
-"""The two networks as torch modules: the definition of record.
+"""The built-in networks as torch modules: the definition of record.
 
 Layer names are the keys of every checkpoint, and of pytorch-es's. In training, the compiled actors
-of `es.networks` play these networks; tests compare them with the modules here.
-
-A plain dict describes a network: `{"kind": "mlp", "inputs": n, "hidden": [n, ...], "activation":
-..., "normalize": bool, "actions": {...}}` or `{"kind": "convlstm", "inputs": 1, "vbn": bool,
-"actions": {...}}`; `es.networks.own` says how one describes a network of the user's own. Master,
-workers and a later test build the same network from it.
+of `es.networks` play these networks. Tests compare them with the modules here. `es.networks`
+describes the plain dicts from which every process makes the same network.
 """
 
-import functools
-import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
-from gymnasium.spaces import Space
 from torch import Tensor, nn
 from torch.nn import functional
 
-from es import networks
-from es.environments.spaces import describe_actions
-from es.noise import FloatArray
-
-torch.set_num_threads(1)  # workers use all cores, and rounding is the same everywhere
+from es.algorithm.noise import FloatArray
+from es.networks import outputs_needed, split
 
 
 class MLP(nn.Module):
@@ -113,20 +103,20 @@ class ConvLSTM(nn.Module):
         return x
 
 
-def count_outputs(actions: Space, bins: int | None = None) -> int:
-    """Return how many outputs a network needs to choose actions of a space.
-
-    bins: --action-bins, if that is given. Raise UsageError if the space is not supported.
-    """
-    return networks.count_outputs(describe_actions(actions, "") | {"bins": bins})
-
-
 def make_module(network: Mapping[str, Any]) -> MLP | ConvLSTM:
-    """Make the described module; raise KeyError or TypeError if the description is damaged."""
-    outputs = networks.count_outputs(network["actions"])
+    """Make the described module."""
+    outputs = outputs_needed(network["actions"])
     if network["kind"] == "mlp":
         return MLP(network["inputs"], outputs, network["hidden"], network["activation"])
     return ConvLSTM(network["inputs"], outputs, vbn=network["vbn"])
+
+
+def with_shapes(network: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the description with the "shapes" of the module's parameters."""
+    with torch.device("meta"):  # shapes alone: nothing is allocated or drawn
+        module = make_module(network)
+    shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
+    return {**network, "shapes": shapes}
 
 
 def initial_theta(network: Mapping[str, Any], seed: int) -> FloatArray:
@@ -136,47 +126,23 @@ def initial_theta(network: Mapping[str, Any], seed: int) -> FloatArray:
         return flatten(network, make_module(network).state_dict())
 
 
-def layer_shapes(network: Mapping[str, Any]) -> dict[str, torch.Size]:
-    """Return the parameters' shapes by layer name, in the order in which theta holds them."""
-    return _layer_shapes(json.dumps(network))
+def flatten(network: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> FloatArray:
+    """Return theta: (P,) float32 from parameters by name.
 
-
-@functools.cache  # every checkpoint asks for them
-def _layer_shapes(network: str) -> dict[str, torch.Size]:
-    described = json.loads(network)
-    if described["kind"] == "own":
-        return {name: torch.Size(shape) for name, shape in described["shapes"].items()}
-    with torch.device("meta"):  # shapes alone: nothing is allocated or drawn
-        module = make_module(described)
-    return {name: tensor.shape for name, tensor in module.state_dict().items()}
-
-
-def flatten(network: Mapping[str, Any], parameters: Mapping[str, Any]) -> FloatArray:
-    """Return theta: (P,) float32 from parameters by layer name.
-
-    Raise ValueError if names or shapes are not those of the network, or a value is not finite.
+    Raise ValueError if names or shapes are not those of the network.
     """
-    shapes = layer_shapes(network)
-    odd = sorted(map(str, set(parameters) ^ set(shapes)))
-    if odd:
-        whose = f"{network['kind']} network" if network["kind"] != "own" else network["net"]
-        raise ValueError(f"its layers are not those of {whose}: {odd}")
+    shapes = network["shapes"]
+    if different := sorted(set(parameters) ^ set(shapes)):
+        kind = network["net"] if network["kind"] == "custom" else f"{network['kind']} network"
+        raise ValueError(f"its layers are not those of {kind}: {different}")
     for name, shape in shapes.items():
-        found = getattr(parameters[name], "shape", ())
-        if found != shape:
-            raise ValueError(f"{name} should have the shape {tuple(shape)}, not {tuple(found)}")
-        if not parameters[name].is_floating_point():
-            raise ValueError(f"{name} holds no floating-point numbers")
-        if not torch.isfinite(parameters[name].float()).all():
-            raise ValueError(f"{name} holds numbers that are not finite")
+        if list(parameters[name].shape) != shape:
+            found = tuple(parameters[name].shape)
+            raise ValueError(f"{name} should have the shape {tuple(shape)}, not {found}")
     return torch.cat([parameters[name].detach().reshape(-1).float() for name in shapes]).numpy()
 
 
 def unflatten(network: Mapping[str, Any], theta: FloatArray) -> dict[str, Tensor]:
-    """Return copies of theta's parts by layer name: the inverse of `flatten`."""
-    shapes = layer_shapes(network)
-    parts = torch.from_numpy(theta).split([shape.numel() for shape in shapes.values()])
-    return {
-        name: part.reshape(shape).clone()
-        for (name, shape), part in zip(shapes.items(), parts, strict=True)
-    }
+    """Return copies of theta's parts by parameter name: the inverse of `flatten`."""
+    parts = split(network, theta)
+    return {name: torch.from_numpy(part.copy()) for name, part in parts.items()}

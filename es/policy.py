@@ -1,6 +1,7 @@
 """Environment, network and parameters, made alike for training, testing and load_policy."""
 
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection
 from contextlib import closing
 from functools import partial
 from typing import Any, cast
@@ -9,8 +10,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from es.algorithm.normalizer import Normalizer
-from es.algorithm.population import mean_and_std
+from es.algorithm.noise import FloatArray, Stream, derive_seeds
+from es.algorithm.shaping import mean_and_std
+from es.algorithm.statistics import Normalizer
 from es.checkpoint import Checkpoint
 from es.config import FIELDS, Config, flag, flag_with_value
 from es.environments.first_step import check_first_step
@@ -18,11 +20,15 @@ from es.environments.spaces import describe_actions
 from es.environments.vbn_batch import gather_frames
 from es.envs import describe_env, is_unlimited, make_env, max_steps
 from es.errors import RunError, UsageError, as_usage_error
-from es.model import ConvLSTM, flatten, initial_theta, layer_shapes, make_module, unflatten
+from es.model import (
+    ConvLSTM,
+    flatten,
+    initial_theta,
+    make_module,
+    unflatten,
+    with_shapes,
+)
 from es.networks import make_actor
-from es.networks.own import make_own_module, tied_names
-from es.noise import FloatArray, Stream, derive_seeds
-from es.own import describe_own
 from es.rollouts.episode import close
 from es.rollouts.player import InProcessPool
 from es.rollouts.tasks import Recipe, Snapshot, evaluation_tasks
@@ -39,7 +45,6 @@ def describe(config: Config, restored: Checkpoint | None) -> tuple[Setup, FloatA
     """
     environment = _describe_environment(config)
     env = make_env(environment)
-    own = initial = None
     try:
         shape = env.observation_space.shape or ()
         actions = _describe_actions(config, describe_actions(env.action_space, config.env_name))
@@ -50,32 +55,38 @@ def describe(config: Config, restored: Checkpoint | None) -> tuple[Setup, FloatA
         complaint = close(env)
     if complaint:
         raise RunError(f"--env-name {config.env_name}: cannot be played ({complaint})")
+    custom = initial = None
+    make_torch: Callable[[], nn.Module]
     if config.net:
-        network, own, initial = describe_own(config, env, actions, restored)
+        from es.networks.custom import describe_custom, make_custom_module  # this loads kernels
+
+        saved = restored.parameters if restored else None
+        network, custom, initial = describe_custom(
+            config, env.observation_space, env.action_space, actions, saved
+        )
+        make_torch = partial(make_custom_module, network, custom)
     else:
-        network = describe_network(config, shape, actions)
-    size = sum(shape.numel() for shape in layer_shapes(network).values())
+        network = with_shapes(describe_network(config, shape, actions))
+        make_torch = partial(make_module, network)
+    size = sum(map(math.prod, network["shapes"].values()))
     if size > MAX_PARAMETERS:
         raise UsageError(
             f"the network would have {size} parameters, and {MAX_PARAMETERS} are possible: choose "
-            f"smaller {'--net-kwargs' if own else '--hidden-sizes'} or --action-bins"
+            f"smaller {'--net-kwargs' if custom else '--hidden-sizes'} or --action-bins"
         )
-    kept = {*own.kept} if own else set[str]()
-    if own and restored and not restored.config:  # weights alone, as torch saves them
-        kept |= tied_names(make_own_module(network, own))
-    theta = _parameters(config, network, restored, initial, kept)
+    untrained = custom.untrained if custom else {}
+    theta = _parameters(config, network, restored, initial, untrained)
     vbn_batch = _vbn_batch(config, environment, restored) if network.get("vbn") else None
-    make, act = partial(make_env, environment), partial(make_actor, network, vbn_batch, own)
+    make, act = partial(make_env, environment), partial(make_actor, network, vbn_batch, custom)
     recipe = Recipe(
         make, act, max_steps(environment), config.param_fraction, config.reward_clip or None
     )
-    module = partial(make_own_module, network, own) if own else partial(make_module, network)
-    tensors = {name: torch.from_numpy(array) for name, array in own.kept.items()} if own else {}
+    tensors = {name: torch.from_numpy(array) for name, array in untrained.items()}
     setup = Setup(
         environment,
         network,
         recipe,
-        module,
+        make_torch,
         vbn_batch,
         unseen,
         is_unlimited(environment),
@@ -90,7 +101,7 @@ def policy_module(setup: Setup, theta: FloatArray) -> nn.Module:
     """Return the torch module that plays theta, (P,) float32.
 
     It is called as `module(observation, state)` for outputs and the next state; see
-    `es.networks.own.with_state` for the user's own. Observations are normalised before it.
+    `es.networks.custom.with_state` for those of --net. Observations are normalised before it.
     """
     module = setup.make_module().requires_grad_(False)
     module.load_state_dict(unflatten(setup.network, theta), strict=False)
@@ -183,7 +194,7 @@ def _parameters(
     network: dict[str, Any],
     restored: Checkpoint | None,
     initial: FloatArray | None,
-    kept: Collection[str],
+    untrained: Collection[str],
 ) -> FloatArray:
     """Return the restored parameters, or else the initial ones, or else new ones."""
     if restored is None:
@@ -194,7 +205,7 @@ def _parameters(
         return np.zeros_like(theta) if config.init == "zero" else theta
     own = restored.parameters
     try:
-        return flatten(network, {name: own[name] for name in own if name not in kept})
+        return flatten(network, {name: own[name] for name in own if name not in untrained})
     except (ValueError, AttributeError, RuntimeError) as error:
         raise UsageError(
             f"--restore {config.restore}: does not fit "

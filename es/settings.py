@@ -109,7 +109,11 @@ class Parser(argparse.ArgumentParser):
             groups[about["group"]].add_argument(f"--{name}", dest=field.name, **options)
 
     def read(self, argv: Sequence[str], kinds: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that a command line gives, by field name.
+        """Return the values that a command line gives, by field name, as `words` does."""
+        return {name: from_words(name, each, kinds) for name, each in self.words(argv).items()}
+
+    def words(self, argv: Sequence[str]) -> dict[str, Any]:
+        """Return what a command line gives, by name.
 
         Exit with status 0 for `--help`. Raise UsageError if the command line cannot be read.
         """
@@ -120,7 +124,7 @@ class Parser(argparse.ArgumentParser):
         parsed, unknown = self.parse_known_args(spelled)
         if unknown:
             raise UsageError(self._unknown(unknown[0].partition("=")[0]))
-        return {name: from_words(name, words, kinds) for name, words in vars(parsed).items()}
+        return vars(parsed)
 
     def _unknown(self, word: str) -> str:
         if not word.startswith("--"):
@@ -285,39 +289,38 @@ def errors_in_keywords() -> Iterator[None]:
         raise
 
 
-def from_keywords(keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return settings by field name, and the objects of `__main__` that they name, by their names.
+def from_keywords(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by field name.
 
     Arguments may be a dict, sequences lists, numbers NumPy's, paths `Path`s, and what is named as
     MODULE:NAME may be that class or function itself. Raise UsageError for an unknown keyword or a
     value of the wrong type.
     """
-    objects: dict[str, Any] = {}
     for name in keywords:
         if name in FIELDS and name not in KEYWORDS:
             raise UsageError(f"{name} belongs on the command line; load_policy plays a policy")
-    found = {name: _plain(name, value, objects) for name, value in keywords.items()}
-    return from_mapping(found, "arguments"), objects
+    found = {name: _plain(name, value) for name, value in keywords.items()}
+    return from_mapping(found, "arguments")
 
 
-def _plain(name: str, value: Any, objects: dict[str, Any]) -> Any:
+def _plain(name: str, value: Any) -> Any:
     """Return a setting's value as the command line has it; see `from_keywords`.
 
     A list may be left out around its only item, and lists and dicts in it hold more of its items.
     """
-    words = tuple(_words(name, value, objects))
+    words = tuple(_words(name, value))
     several = is_list(TYPES.get(name)) or isinstance(value, list | tuple | Mapping)
     return words if several else words[0]
 
 
-def _words(name: str, value: Any, objects: dict[str, Any]) -> Iterator[Any]:
+def _words(name: str, value: Any) -> Iterator[Any]:
     if hasattr(value, "tolist"):  # of NumPy or torch
         value = value.tolist()
     if isinstance(value, Mapping):
         yield from (f"{key}={_literal(name, key, item)}" for key, item in value.items())
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _words(name, item, objects)
+            yield from _words(name, item)
     elif isinstance(value, os.PathLike):
         yield os.fspath(value)
     elif callable(value) and hasattr(value, "__qualname__"):
@@ -326,8 +329,6 @@ def _words(name: str, value: Any, objects: dict[str, Any]) -> Iterator[Any]:
                 f"{name}={value.__qualname__} must be defined at the top level of a module or "
                 "script"
             )
-        if value.__module__ == "__main__":
-            objects[value.__qualname__] = value
         # Those of Gymnasium have one name, whichever of its files they are in.
         in_gymnasium = value.__module__.startswith(GYMNASIUM_WRAPPERS)
         module = GYMNASIUM_WRAPPERS if in_gymnasium else value.__module__

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium
 from rich.console import Console as RichConsole
 
-from es.algorithm.population import mean_and_std
+from es.algorithm.shaping import mean_and_std
 from es.checkpoint import Checkpoint
 from es.config import Config
 from es.envs import make_env

@@ -5,59 +5,67 @@ import dataclasses
 import math
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from functools import partial
 
 import numpy as np
 import torch
 
-from es.algorithm.episode_limit import adaptive_cap, variable_cap
-from es.algorithm.population import Population
+from es.algorithm.shaping import Population, adaptive_cap, variable_cap
 from es.checkpoint import BEST, LATEST, RECENT, Checkpoint
 from es.config import Config
 from es.envs import make_env, may_wait_for_fire
 from es.errors import Interrupts
-from es.host import COMMAND_LINE, AfterUpdate, Host
 from es.model import unflatten
 from es.policy import describe
 from es.rendering.show_frames import make_drawn
 from es.reports.advice import Advisor
 from es.reports.record import EvaluationRecord, Record, describe_evaluation, describe_population
+from es.reports.terminal import Terminal
 from es.rollouts.processes import ending_children
 from es.runs import finish
 from es.runs.evaluator import Evaluator
-from es.runs.start import Run, start_run
+from es.runs.start import HandOver, Run, start_run
+
+AfterUpdate = Callable[[Record, "Trainer"], bool]
 
 
 def train(
     config: Config,
     restored: Checkpoint | None,
     interrupts: Interrupts,
-    host: Host = COMMAND_LINE,
+    *,
+    console: Terminal | None = None,
+    after_update: AfterUpdate | None = None,
+    hand_over: HandOver | None = None,
 ) -> finish.Outcome:
-    """Train until an ending condition is met."""
-    console = host.console(silent=config.silent, log_every=config.log_every)
+    """Train until an ending condition is met.
+
+    console: shows the run, by default on standard output. after_update: called with the figures of
+    each update; the run ends if it returns False. hand_over: makes a recipe that can be sent to the
+    workers, if the environment or the network is defined in the program that calls a training.
+    """
+    console = console or Terminal(silent=config.silent, log_every=config.log_every)
     if met := finish.met_before(config, restored):
         return finish.finished_already(config, restored, met, console, interrupts)
     with ExitStack() as stack:
         stack.callback(console.close)
         if config.seed is None:
             config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
-        # A program that calls a training may start processes of its own meanwhile. Without workers,
-        # the environment is made here again and may use what is left.
-        only_tried = host is COMMAND_LINE and config.workers != 0
-        with ending_children() if only_tried else nullcontext():
+        # Without workers, the environment is made here again and may use what is left.
+        with ending_children() if config.workers != 0 else nullcontext():
             setup, theta = describe(config, restored)
             if config.video_every:  # learn now whether the environment can be drawn
                 make = partial(make_env, setup.environment, "rgb_array")
                 remedy = "leave --video-every out, or give None"
                 make_drawn(make, setup.environment["kwargs"], remedy).close()
-        run = start_run(config, restored, setup, theta, console, stack, host.open_pool)
+        run = start_run(config, restored, setup, theta, console, stack, hand_over)
         path = run.directory.path
         console.say(
             f"Num params in network: {theta.size}\nSeed: {config.seed}\nRun directory: {path}\n"
         )
-        trainer = Trainer(run, interrupts, host.after_update)
+        trainer = Trainer(run, interrupts, after_update)
         interrupts.defer()
         console.follow(finish.run_limits(run.config, path, run.counters), run.pool.describe)
         interrupted, unwritten = finish.play_out(trainer.run, run.pool, run.monitor, interrupts)
@@ -71,8 +79,11 @@ def train(
 class Trainer:
     """A run in progress. An update changes the strategy, the normalizer and the counters."""
 
-    def __init__(self, run: Run, interrupts: Interrupts, after_update: AfterUpdate) -> None:
+    def __init__(
+        self, run: Run, interrupts: Interrupts, after_update: AfterUpdate | None = None
+    ) -> None:
         self.after_update, self.interrupts = after_update, interrupts
+        self.path = run.directory.path
         self.config, self.setup, self.monitor = run.config, run.setup, run.monitor
         self.strategy, self.normalizer, self.counters = run.strategy, run.normalizer, run.counters
         self.evaluator = Evaluator(run, interrupts)
@@ -91,7 +102,8 @@ class Trainer:
                 self.evaluate_for_target()
             if self.solved or finish.ending(self.config, self.counters):
                 return
-            if self.after_update(self.update(), self) is False:
+            record = self.update()
+            if self.after_update and not self.after_update(record, self):
                 return
 
     def update(self) -> Record:
@@ -103,7 +115,7 @@ class Trainer:
         with self.interrupts.allowed():
             norm = strategy.tell(population.fitness)
         if self.normalizer:
-            self.normalizer.merge(results)
+            self.normalizer.merge(results["observed"], results["steps"])
         self._count(population)
         if not finish.pausing(self.config, self.counters):
             self.evaluator.prepare(self.counters.max_episode_length)
@@ -209,7 +221,7 @@ class Trainer:
         return True
 
     def _checkpoint(self) -> Checkpoint:
-        batch, spread = self.setup.vbn_batch, self.strategy.spread
+        batch, spread = self.setup.vbn_batch, self.strategy.relative_sigma
         return Checkpoint(
             parameters=unflatten(self.setup.network, self.strategy.theta) | self.setup.kept,
             config=self.config,

@@ -17,16 +17,14 @@ import contextlib
 import importlib.util
 
 import pytest
-from es.rollouts.tasks import Recipe
 
 # The kernels are compiled here if they are not yet, so that no test's program has to say so.
-import es.kernels.convolutions
 import es.kernels.images
-import es.kernels.packing  # noqa: F401
+import es.networks.kernels  # noqa: F401
 from es.cli import main
-from es.kernels import TELL
 from es.reports import NO_CURVE
 from es.rollouts.pool import WorkerPool
+from es.rollouts.tasks import Recipe
 from tests.fakes import recipe
 from tests.processes import ROOT, descendants
 
@@ -59,7 +57,6 @@ def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     it takes.
     """
     monkeypatch.setattr("es.reports.reporter.PICTURE_SECONDS", 600.0)
-    monkeypatch.setenv(TELL, "")  # the program sets it: for what a test starts, and no later one
     if request.node.get_closest_marker("picture") is None:
         monkeypatch.setenv(NO_CURVE, "yes")
 

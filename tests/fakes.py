@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from es.rollouts.tasks import Recipe, Results, Snapshot, Tasks, make_tasks
 
-from es.noise import FloatArray
+from es.algorithm.noise import FloatArray
+from es.rollouts.tasks import Recipe, Results, Snapshot, Tasks, make_tasks
 
 
 class Counting:
@@ -167,7 +167,7 @@ UNLUCKY = tasks_with(0, 1, 2, 3, 4, 13)
 
 
 def results(returns: Any, steps: Any = 1) -> Results:
-    """Results with these returns, which nothing was clipped in."""
+    """Results with these returns, of which nothing was clipped."""
     found = SNAPSHOT.results(len(returns))
     found["episode_return"] = found["clipped_return"] = returns
     found["steps"] = steps

@@ -172,18 +172,17 @@ def test_a_file_that_plays_otherwise_than_the_policy_is_not_written(program):
     ("flags", "complaint"),
     [
         ("--export out.onnx", "--export needs --restore CHECKPOINT, the policy to export"),
-        ("--export out.pth --restore X", "--export 'out.pth': must be a file whose name ends in"),
-        ("--export '' --restore X", "--export '': must be a file"),
-        ("--export out --test --restore X", "--test and --export out: give one of them"),
-        ("--export out --restore X --episodes 3", "--episodes 3: is for --test; give both"),
-        ("--export out --restore X --wandb", "--wandb: is for training, and --export reports"),
+        ("--export out.pth --restore X", "--export 'out.pth' must be a file whose name ends in"),
+        ("--export '' --restore X", "--export '' must be a file"),
+        ("--export out --test --restore X", "--test and --export out are two commands. Give one"),
+        ("--export out --restore X --episodes 3", "--episodes applies only to --test. Give both"),
         ("--export folder.pt2 --restore X", "--export folder.pt2: cannot be written (it is a"),
         ("--export X/out.pt2 --restore X", "X/out.pt2: cannot be written (X is not a directory)"),
         ("--export . --restore X", "--export .: cannot be written"),
         ("--export /proc/out.pt2 --restore X", "--export /proc/out.pt2: cannot be written"),
         (
             "--export out --restore X --obs-norm",
-            "the policy is made for the checkpoint's: give that",
+            "The policy was made for the checkpoint's value",
         ),
     ],
 )

@@ -3,8 +3,8 @@
 import os
 import random
 import signal
+import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +19,9 @@ import torch
 from es import learn, load_policy
 from es.errors import RunError, UsageError
 from es.reports.record import COLUMNS
-from es.rollouts.processes import PRELOAD
 from tests.awful import Awful
-from tests.checkpoints import RUN, read, rows, same, same_run, timeless
-from tests.processes import run_python
+from tests.checkpoints import RUN, has_rows, read, rows, same, same_run, timeless
+from tests.processes import ROOT, all_gone, descendants, run_python, wait_until
 
 QUICK: dict[str, Any] = {
     "env_name": "CartPole-v1",
@@ -32,14 +31,8 @@ QUICK: dict[str, Any] = {
     "silent": True,
 }
 HERE = QUICK | {"workers": 0}
+IMPORTS = {"PYTHONPATH": str(ROOT)}
 OBSERVATION = np.array([0.01, -0.02, 0.03, 0.04], np.float32)
-
-
-@pytest.fixture
-def short_folder() -> Iterator[str]:
-    """The names of the sockets in it may have a hundred letters."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield folder
 
 
 def state_of_this_process():
@@ -49,51 +42,36 @@ def state_of_this_process():
         [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
         signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         [*sys.path],
-        sys.modules["__main__"],
         random.getstate(),
         str(np.random.get_state()),
         torch.get_rng_state().tolist(),
         torch.get_num_threads(),
-        gymnasium.logger.min_level,
         threading.enumerate(),
         psutil.Process().children(recursive=True),
-        [*Path(os.environ["TMPDIR"]).iterdir()],
         Path.cwd(),
     )
 
 
-def test_it_is_the_run_of_the_command_line_and_changes_nothing_in_its_process(
-    program, monkeypatch, capfd, short_folder
-):
+def test_it_is_the_run_of_the_command_line_and_changes_nothing_in_its_process(program, capfd):
     program.train("--max-gradient-updates", 3, "--obs-norm", "--run-dir", "theirs")
-    monkeypatch.setenv("TMPDIR", short_folder)
-    monkeypatch.setattr(gymnasium.logger, "min_level", 30)
-    torch.set_num_threads(2)
     before = state_of_this_process()
-    settings = QUICK | {"max_gradient_updates": 3, "obs_norm": True, "workers": 2}
-    runs = [learn(**settings)]
-    thread = threading.Thread(target=lambda: runs.append(learn(**settings)))
-    thread.start()
-    thread.join()
+    run = learn(**QUICK, max_gradient_updates=3, obs_norm=True, workers=2)
     assert state_of_this_process() == before
-    torch.set_num_threads(1)
-    assert [run.path for run in runs] == [RUN, Path(f"{RUN}.2")]
-    for run in runs:
-        assert same_run(read("theirs/latest.safetensors"), read(run.path / "latest.safetensors"))
-        assert timeless(Path("theirs")) == timeless(run.path)
-        assert not run.solved
-        assert {name: [*map(float, column)] for name, column in run.history.items()} == {
-            name: [float(row[name]) for row in rows(run.path)] for name in COLUMNS
-        }
-        loaded = load_policy(run.path / "latest.safetensors")
-        assert run.policy.update == loaded.update == 3
-        assert same(run.policy.settings, loaded.settings)
-        assert run.policy(OBSERVATION) == loaded(OBSERVATION)
+    assert run.path == RUN
+    assert same_run(read("theirs/latest.safetensors"), read(run.path / "latest.safetensors"))
+    assert timeless(Path("theirs")) == timeless(run.path)
+    assert not run.solved
+    assert {name: [*map(float, column)] for name, column in run.history.items()} == {
+        name: [float(row[name]) for row in rows(run.path)] for name in COLUMNS
+    }
+    loaded = load_policy(run.path / "latest.safetensors")
+    assert run.policy.update == loaded.update == 3
+    assert same(run.policy.settings, loaded.settings)
+    assert run.policy(OBSERVATION) == loaded(OBSERVATION)
     assert capfd.readouterr().err == ""
 
 
-def test_the_process_of_the_pool_starts_before_anything_heavy_is_imported():
-    """It imports what workers need, while this process imports torch."""
+def test_the_import_and_the_start_of_a_training_import_nothing_heavy():
     program = (
         "import subprocess, sys; from es import learn\n"
         "def start(*words, **options):\n"
@@ -102,33 +80,6 @@ def test_the_process_of_the_pool_starts_before_anything_heavy_is_imported():
         "learn(env_name='CartPole-v1', small_net=True)"
     )
     assert run_python(program).stderr == "[]\n"
-
-
-def test_a_resumed_run_prepares_its_pool_for_the_environment_of_its_checkpoint(monkeypatch):
-    prepared: list[str] = []
-
-    class Noted:
-        def __init__(self, preload, variables):
-            prepared.append(variables[PRELOAD])
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr("es.learning.PoolProcess", Noted)
-    path = learn(**HERE, max_gradient_updates=1).path
-    learn(restore=path)  # it has finished; its workers=0 is kept
-    assert prepared == []
-    learn(restore=path, workers=2)
-    assert prepared == ["CartPole-v1"]
-
-
-def test_what_is_played_in_its_process_changes_nothing_there(monkeypatch, short_folder):
-    monkeypatch.setenv("TMPDIR", short_folder)
-    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)  # which filming may set
-    before = state_of_this_process()
-    learn(env_name="CartPole-v1", net="tests.nets:Plain", workers=0, n=4, video_every=1,
-          max_gradient_updates=2)  # fmt: skip
-    assert state_of_this_process() == before
 
 
 def test_a_callback_sees_each_update_with_its_policy_and_may_end_the_run():
@@ -195,25 +146,42 @@ def test_ctrl_c_saves_the_run_and_is_raised(ctrl_c_raises):
     assert learn(restore="run", workers=0, max_gradient_updates=2).history["update"].size == 2
 
 
-def test_the_process_of_the_workers_may_be_killed():
-    killed: list[int] = []
+def test_the_process_of_the_training_may_be_killed():
+    seen: list[int] = []
     before = psutil.Process().children()  # of other tests
 
     def kill(row, policy):
-        if row.update == 2:
-            (process,) = [
-                child
-                for child in psutil.Process().children()
-                if "es.rollouts.pool_server" in " ".join(child.cmdline())
-            ]
+        seen.append(policy.update)
+        if row.update in (2, 3):
+            (process,) = [each for each in psutil.Process().children() if each not in before]
             process.kill()
-            killed.append(process.pid)
 
-    learn(**QUICK, workers=1, callback=kill, max_gradient_updates=4, run_dir="killed")
-    assert killed
+    run = learn(**QUICK, workers=1, callback=kill, max_gradient_updates=4, run_dir="killed")
+    assert (seen, run.path) == ([1, 2, 3, 4], Path("killed"))
     assert psutil.Process().children() == before
     learn(**HERE, max_gradient_updates=4, run_dir="quiet")
     assert same_run(read("killed/latest.safetensors"), read("quiet/latest.safetensors"))
+
+
+def test_a_training_that_dies_again_and_again_is_given_up(monkeypatch):
+    monkeypatch.setattr("es.learning.CHILD", "import os; os._exit(7)")
+    with pytest.raises(RunError, match=r"training died \(exit code 7\), 3 times in a row"):
+        learn(**QUICK)
+
+
+def test_it_ends_with_its_work_saved_when_the_program_is_killed():
+    program = (
+        "from es import learn\n"
+        "learn(env_name='CartPole-v1', small_net=True, n=4, seed=1, workers=1, silent=True,\n"
+        "      run_dir='run', max_gradient_updates=10**6)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], env=os.environ | IMPORTS)
+    wait_until(lambda: has_rows(Path("run"), 2))
+    started = descendants(process.pid)
+    process.kill()
+    process.wait()
+    wait_until(lambda: all_gone(started))
+    assert read("run/latest.safetensors").counters.update == len(rows(Path("run")))
 
 
 def test_what_an_environment_raises_in_a_worker_is_raised():
@@ -224,15 +192,11 @@ def test_what_an_environment_raises_in_a_worker_is_raised():
     assert psutil.Process().children() == before
 
 
-def test_an_environment_that_cannot_be_handed_over_is_an_error():
-    lock = threading.Lock()
-
+def test_an_environment_that_cannot_be_sent_is_an_error():
     class Locked(Awful):
-        def step(self, action):
-            with lock:
-                return super().step(action)
+        lock = threading.Lock()
 
-    with pytest.raises(UsageError, match="env_name=Locked-v0: cannot be handed to worker proc"):
+    with pytest.raises(UsageError, match="env_name=Locked-v0 cannot be sent to another process"):
         learn(**QUICK | {"env_name": Locked}, workers=1)
     with pytest.raises(UsageError, match="there is another CartPole-v0; register yours"):
         learn(**QUICK | {"env_name": type("CartPole", (Awful,), {})})

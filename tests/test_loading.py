@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+from es.algorithm.noise import seed_shared_generators
 from es.errors import UsageError
 from es.loading import load_policy
-from es.noise import seed_shared_generators
 from tests.checkpoints import read
 from tests.conftest import CARTPOLE
 from tests.processes import ROOT
@@ -190,7 +190,7 @@ def test_files_that_cannot_be_played_are_errors(trained):
     trained("tests.strange:Digits-v0", "--small-net")
     for path, words in (
         ("none.safetensors", "cannot be read"),
-        ("run/latest.safetensors", "give env_name='tests"),
+        ("run/latest.safetensors", "Give trust if you know"),
     ):
         with pytest.raises(UsageError, match=words):
             load_policy(path)

@@ -8,11 +8,11 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from es.rollouts.tasks import evaluation_seeds
 
 from es import __version__
 from es.envs import describe_env, make_env
 from es.rendering.show_frames import frames_per_second
+from es.rollouts.tasks import evaluation_seeds
 from tests.checkpoints import read
 
 

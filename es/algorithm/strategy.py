@@ -1,17 +1,25 @@
 """The Evolution Strategy: ask() for perturbations, tell() their returns."""
 
 import math
-from dataclasses import KW_ONLY, dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from es.algorithm.optimizer import Optimizer, length, scheduled
-from es.algorithm.shaping import SHAPINGS, Utilities, centered_ranks
+from es.algorithm.noise import (
+    DoubleArray,
+    FloatArray,
+    Stream,
+    SumNoise,
+    derive_seeds,
+    draw,
+    perturb,
+    weighted_sum,
+)
+from es.algorithm.optimizers import Optimizer, norm, schedule_factor
+from es.algorithm.shaping import SHAPINGS, centered_ranks
 from es.errors import RunError
-from es.noise import FloatArray, Stream, SumNoise, derive_seeds, weighted_sum
 
 MAX_LR = 1e38  # float32's range
 MOST_CHANGE = 0.2  # of a parameter's sigma in one update
@@ -25,68 +33,50 @@ class Perturbation(NamedTuple):
     sign: int
 
 
-@dataclass
 class Strategy:
     """Evolution Strategies (Salimans et al. 2017, section 2).
 
-    theta: (P,) float32, the parameters, updated in place. n: perturbations per update, in mirrored
-    pairs if antithetic; an update may ask for more. top_directions: use only this many pairs, those
-    with the best better member (Mania et al. 2018, section 3.3); None uses all. param_fraction: the
-    share of the parameters that a perturbation changes. updates: the length of lr_schedule.
-    max_speed: the longest step of clipup. sum_noise: rebuilds and sums the noise.
-
-    sigma_lr: learning rate of a sigma for each parameter; None: they share one.
+    theta: (P,) float32, the parameters, updated in place. settings: an `es.config.Config`, or any
+    object with its fields of the algorithm; `seed` is an integer. sum_noise: rebuilds and sums the
+    noise.
 
     update: the number of updates so far. sigma, lr: of the next update, lr without its schedule.
-    spread: (P,) float32, each parameter's sigma relative to `sigma`, with a mean square of 1.
+    relative_sigma: (P,) float32, with --sigma-adapt: each parameter's sigma relative to `sigma`,
+    with a mean square of 1.
     """
 
-    theta: FloatArray
-    _: KW_ONLY
-    n: int
-    sigma: float
-    lr: float
-    sigma_decay: float = 1.0
-    sigma_min: float | None = None
-    sigma_lr: float | None = None
-    lr_decay: float = 1.0
-    lr_schedule: str = "constant"
-    updates: int = 1
-    optimizer_name: str = "sgd"
-    momentum: float = 0.0
-    max_speed: float | None = None
-    weight_decay: float = 0.0
-    antithetic: bool = True
-    shaping: str = "nes"
-    top_directions: int | None = None
-    param_fraction: float = 1.0
-    seed: int = 0
-    sum_noise: SumNoise = weighted_sum
-    update: int = field(default=0, init=False)
-    spread: FloatArray | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        if self.sigma_lr is not None:
-            self.spread = np.ones_like(self.theta)
-        self.optimizer = Optimizer(
-            self.optimizer_name,
-            torch.from_numpy(self.theta),  # shares theta's memory
-            momentum=self.momentum,
-            max_speed=self.max_speed,
-            weight_decay=self.weight_decay,
-        )
+    def __init__(
+        self, theta: FloatArray, settings: Any, sum_noise: SumNoise = weighted_sum
+    ) -> None:
+        self.theta, self.settings, self._sum_noise = theta, settings, sum_noise
+        self.n, self.seed = settings.n, settings.seed
+        self.update, self.sigma, self.lr = 0, settings.sigma, settings.step_size
+        self.relative_sigma = np.ones_like(theta) if settings.sigma_adapt else None
+        self._antithetic = settings.sampling == "antithetic"
+        self._shape = SHAPINGS[settings.shaping]
+        self.optimizer = Optimizer(torch.from_numpy(theta), settings)  # shares theta's memory
 
     def ask(self, count: int | None = None) -> list[Perturbation]:
         """Return the first `count` perturbations of this update, n by default.
 
         A pair's members are adjacent, + before -.
         """
-        signs = (1, -1) if self.antithetic else (1,)
+        signs = (1, -1) if self._antithetic else (1,)
         return [Perturbation(seed, sign) for seed in self._seeds(count or self.n) for sign in signs]
+
+    def candidates(self) -> FloatArray:
+        """Return the perturbed parameters of ask(): (n, P) float32, to evaluate in this process."""
+        noise, fraction = np.empty_like(self.theta), self.settings.param_fraction
+        rows = np.empty((self.n, self.theta.size), np.float32)
+        for (seed, sign), row in zip(self.ask(), rows, strict=True):
+            draw(seed, noise, fraction)
+            perturb(self.theta, noise, sign * self.sigma, row, self.relative_sigma)
+        return rows
 
     def scheduled_lr(self) -> float:
         """Return the learning rate of the next update."""
-        return self.lr * scheduled(self.lr_schedule, self.update, self.updates)
+        updates = self.settings.max_gradient_updates
+        return self.lr * schedule_factor(self.settings.lr_schedule, self.update, updates)
 
     def tell(self, returns: npt.ArrayLike) -> float:
         """Step along the estimated gradient; return its norm.
@@ -97,10 +87,12 @@ class Strategy:
         """
         with np.errstate(all="ignore"):  # overflows are noticed below
             (gradient, change), lr = self._estimate(returns), self.scheduled_lr()
-            norm = length(gradient)
-        if not (math.isfinite(norm) and lr <= MAX_LR):
-            raise RunError(f"no step is possible: gradient norm {norm:g}, learning rate {lr:g}")
-        if norm > 0:
+            gradient_norm = norm(gradient)
+        if not (math.isfinite(gradient_norm) and lr <= MAX_LR):
+            raise RunError(
+                f"no step is possible: gradient norm {gradient_norm:g}, learning rate {lr:g}"
+            )
+        if gradient_norm > 0:
             self.optimizer.step(torch.from_numpy(gradient), lr)
             if not self.optimizer.finite():
                 raise RunError(
@@ -109,17 +101,18 @@ class Strategy:
                 )
             if change is not None:
                 self._change_sigma(change)
-        self.lr = _decayed(self.lr, self.lr_decay, LEAST)
-        self.sigma = _decayed(self.sigma, self.sigma_decay, self.sigma_min or LEAST)
+        settings = self.settings
+        self.lr = _decayed(self.lr, settings.lr_decay, LEAST)
+        self.sigma = _decayed(self.sigma, settings.sigma_decay, settings.sigma_min or LEAST)
         self.update += 1
-        return norm
+        return gradient_norm
 
     def gradient(self, returns: npt.ArrayLike) -> FloatArray:
         """Return 1 / (n * sigma * f) * sum of utility * sign * noise, (P,) float32.
 
         n: the number of perturbations used. f: param_fraction, because E[eps eps^T] = f I. The
         noise is rebuilt from the seeds and summed in a fixed order; seeds of weight 0 are skipped,
-        unless sigma adapts. With a sigma for each parameter, this times the spread is PGPE's
+        unless sigma adapts. If it does, the gradient is multiplied by relative_sigma: PGPE's
         direction (Sehnke et al. 2010, section 3.2: the sum of utility times sigma_i times noise),
         over the mean square of all sigmas.
         """
@@ -131,58 +124,59 @@ class Strategy:
         That change is sigma_lr times the mean over pairs of (u - mean u) * (noise_i^2 - 1), u being
         the mean utility of a pair, and MOST_CHANGE at most (Sehnke et al. 2010, section 3.3).
         """
-        values, change = np.asarray(returns, dtype=np.float64), None
-        (weights, count), seeds = self._weights(values), self._seeds(values.size)
-        if self.sigma_lr is None or not weights.any():
+        values = np.asarray(returns, dtype=np.float64)
+        fraction = self.settings.param_fraction
+        (weights, count), seeds, change = self._weights(values), self._seeds(values.size), None
+        if self.relative_sigma is None or not weights.any():
             pairs = [pair for pair in zip(seeds, weights, strict=True) if pair[1] != 0]
-            gradient = self.sum_noise(pairs, self.theta.size, self.param_fraction)
+            gradient = self._sum_noise(pairs, self.theta.size, fraction)
         else:
             advantages = self._advantages(values) / len(seeds)
             triples = list(zip(seeds, weights.tolist(), advantages.tolist(), strict=True))
-            gradient, squares = self.sum_noise(triples, self.theta.size, self.param_fraction)
-            change = (self.sigma_lr * squares).clip(-MOST_CHANGE, MOST_CHANGE)
-        gradient *= np.float32(1 / (count * self.sigma * self.param_fraction))
-        if self.spread is not None:
-            gradient *= self.spread
+            gradient, squares = self._sum_noise(triples, self.theta.size, fraction)
+            change = (self.settings.sigma_lr * squares).clip(-MOST_CHANGE, MOST_CHANGE)
+        gradient *= np.float32(1 / (count * self.sigma * fraction))
+        if self.relative_sigma is not None:
+            gradient *= self.relative_sigma
         return gradient, change
 
-    def _advantages(self, returns: Utilities) -> Utilities:
+    def _advantages(self, returns: DoubleArray) -> DoubleArray:
         """Return each pair's mean utility minus that of all; the returns are not all equal.
 
         The utilities are scaled to the standard deviation of the centered ranks of the same
         returns, so that sigma_lr means the same under every shaping.
         """
-        utilities = SHAPINGS[self.shaping](returns)
+        utilities = self._shape(returns)
         utilities *= centered_ranks(returns).std() / utilities.std()
         means = utilities.reshape(-1, 2).mean(axis=1)
         return means - means.mean()
 
     def _change_sigma(self, change: FloatArray) -> None:
         """Change each parameter's sigma by this share of it."""
-        assert self.spread is not None
-        self.spread *= 1 + change
-        scale = length(self.spread) / math.sqrt(self.theta.size)
-        self.spread /= np.float32(scale)
+        assert self.relative_sigma is not None
+        self.relative_sigma *= 1 + change
+        scale = norm(self.relative_sigma) / math.sqrt(self.theta.size)
+        self.relative_sigma /= np.float32(scale)
         self.sigma = min(max(self.sigma * scale, LEAST), 1 / LEAST)
 
-    def _weights(self, returns: Utilities) -> tuple[Utilities, int]:
+    def _weights(self, returns: DoubleArray) -> tuple[DoubleArray, int]:
         """Return the weight of each seed's noise, and the number of perturbations used."""
-        if not self.antithetic:
+        if not self._antithetic:
             if not np.ptp(returns):
                 return np.zeros_like(returns), returns.size
-            utilities = SHAPINGS[self.shaping](returns)
+            utilities = self._shape(returns)
             # Without this baseline, the mean utility would move theta at random. Each utility is in
             # the mean itself, so n - 1 makes the estimate unbiased, as in a sample's covariance.
             return utilities - utilities.mean(), returns.size - 1
         better = returns.reshape(-1, 2).max(axis=1)
-        best = np.sort(np.argsort(-better, kind="stable")[: self.top_directions])
-        utilities = SHAPINGS[self.shaping](returns.reshape(-1, 2)[best].reshape(-1))
+        best = np.sort(np.argsort(-better, kind="stable")[: self.settings.top_directions])
+        utilities = self._shape(returns.reshape(-1, 2)[best].reshape(-1))
         weights = np.zeros_like(better)
         weights[best] = utilities[0::2] - utilities[1::2]
         return weights, 2 * best.size
 
     def _seeds(self, perturbations: int) -> list[int]:
-        count = perturbations // 2 if self.antithetic else perturbations
+        count = perturbations // 2 if self._antithetic else perturbations
         return derive_seeds(self.seed, self.update, Stream.PERTURBATION, count)
 
 

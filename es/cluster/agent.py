@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from es.algorithm.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.checkpoint import versions
 from es.errors import TaskError
-from es.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import hide_checkout, search_last, start_forkserver
 from es.rollouts.tasks import Results, Snapshot, Tasks, result_type

@@ -19,11 +19,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from es.algorithm.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.checkpoint import versions
 from es.cluster.agent import Agent, Report
 from es.cluster.connection import LOCAL, connect, disconnect
 from es.errors import ClusterError, UsageError, counted, how_to_install, in_one_line
-from es.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.rollouts.processes import cores
 from es.rollouts.remote import RemotePool
 from es.rollouts.tasks import Pool, Progress, Recipe, Results, Snapshot, Tasks

@@ -9,9 +9,9 @@ import ale_py
 import gymnasium
 import numpy as np
 
+from es.algorithm.noise import FloatArray
 from es.environments.images import OBSERVATIONS, PLAY_FIELD, PreprocessImage
 from es.environments.screens import FieldView, image_view
-from es.noise import FloatArray
 
 GENERATOR = re.compile(rb"(?:\d+ ){624}\d+")  # a Mersenne Twister, as C++ writes it
 NUMBER = struct.Struct("<I")  # as a saved state holds one

@@ -12,8 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
+from es.algorithm.noise import seed_shared_generators
 from es.errors import MisfitError, as_usage_error, users_trace
-from es.noise import seed_shared_generators
 from es.rollouts.episode import as_number
 
 STARTS = 4  # of the same episode

@@ -9,9 +9,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from es.algorithm.noise import FloatArray
 from es.errors import MisfitError
 from es.kernels.images import standardize
-from es.noise import FloatArray
 
 SIZE, MIDDLE_SIZE = 42, 80  # of the sides; two steps, since one alone would skip pixels
 PLAY_FIELD, ATARI_WIDTH = slice(34, 194), 160  # of an Atari screen: these rows, all columns

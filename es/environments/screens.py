@@ -6,6 +6,7 @@ The result is that of `images.preprocess` for the play field, without rounding t
 import gymnasium
 import numpy as np
 
+from es.algorithm.noise import FloatArray
 from es.environments.images import (
     MIDDLE_SIZE,
     PLAY_FIELD,
@@ -17,7 +18,6 @@ from es.environments.images import (
 )
 from es.environments.spaces import MAX_CHANNELS
 from es.kernels.images import shrink
-from es.noise import FloatArray
 
 UNKNOWN = -1e6  # the brightness of a colour not seen so far
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import gymnasium
 import numpy as np
 
-from es.noise import FloatArray, Stream, derive_seeds, seed_shared_generators
+from es.algorithm.noise import FloatArray, Stream, derive_seeds, seed_shared_generators
 
 FRAMES = 128
 KEPT = 0.125  # of the frames seen: neighbours are nearly alike

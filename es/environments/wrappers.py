@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from es.noise import Stream, derive_seeds
+from es.algorithm.noise import Stream, derive_seeds
 from es.rollouts.episode import as_number
 
 Outcome = tuple[Any, Any, bool, bool, dict[str, Any]]

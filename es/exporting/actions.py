@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from es.networks.actions import rounded_inwards
+from es.networks.actors import rounded_inwards
 
 
 class Decoder(nn.Module):
-    """Make the described action of a network's outputs, as `es.networks.actions` does.
+    """Make the described action of a network's outputs, as `es.networks.actors` does.
 
     Where actions are drawn (--sample-actions), make the likeliest one; add no noise.
     """

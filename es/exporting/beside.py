@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from es.algorithm.noise import DoubleArray, FloatArray
 from es.environments.observations import View
 from es.environments.spaces import picture_key
 from es.exporting.files import Play
-from es.noise import DoubleArray, FloatArray
 
 TOLERANCE = 0.01  # of the range of a continuous action, since sums are rounded in another order
 TIES = 0.01  # the share of steps in which that rounding may choose another action

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from es.networks.own import with_state
+from es.networks.custom import with_state
 
 
 class ExportedPolicy(nn.Module):

@@ -10,9 +10,9 @@ from gymnasium import spaces
 from gymnasium.wrappers import TransformObservation
 from torch import Tensor, nn
 
+from es.algorithm.noise import DoubleArray
 from es.environments.spaces import is_image, without_text
 from es.exporting.views import VectorView, make_view
-from es.noise import DoubleArray
 
 
 def make_shaped_view(

@@ -15,10 +15,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
+from es.algorithm.noise import DoubleArray
 from es.environments.images import MIDDLE_SIZE, NORMALIZER_ALPHA, PLAY_FIELD, SIZE, ImageView
 from es.environments.screens import ScreenView, image_view, resampling
 from es.environments.spaces import is_image, without_text
-from es.noise import DoubleArray
 
 WEIGHT_BITS = 11  # of OpenCV's weights of a pixel
 

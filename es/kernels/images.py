@@ -3,12 +3,10 @@
 from functools import partial
 
 import numpy as np
-from numba import boolean, float32, float64, int64, uint8, void
-
-from es.kernels.compiling import compile_for
+from numba import boolean, float32, float64, int64, njit, uint8, void
 
 # "contract" rounds a product and the sum it goes into once, and reorders nothing.
-kernel = partial(compile_for, fastmath={"contract"}, error_model="numpy", nogil=True)
+kernel = partial(njit, cache=True, fastmath={"contract"}, error_model="numpy", nogil=True)
 
 _floats, _doubles, _integers, _bytes = float32[::1], float64[::1], int64[::1], uint8[:, ::1]
 

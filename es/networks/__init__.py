@@ -1,19 +1,25 @@
-"""The actors: compiled ones for the networks of `es.model`, and one for the user's own."""
+"""What plays: compiled actors for the networks of `es.model`, and one for a --net module.
+
+A plain dict describes a network: `{"kind": "mlp", "inputs": n, "hidden": [n, ...], "activation":
+..., "normalize": bool, "obs_clip": float}`, `{"kind": "convlstm", "inputs": 1, "vbn": bool}` or
+that of `es.networks.custom.describe_custom`. Each has the "actions", described by
+`es.environments.spaces`, and the "shapes" of the parameters by name, in theta's order.
+"""
 
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from es.noise import FloatArray
+import numpy as np
 
-if TYPE_CHECKING:  # their kernels take a while to load, and a master with workers has no actor
-    from es.networks.convlstm import ConvLSTMActor
-    from es.networks.mlp import MLPActor
-    from es.networks.own import Own
-    from es.networks.own_actor import OwnActor
+from es.algorithm.noise import FloatArray
+
+if TYPE_CHECKING:  # a master with workers has no actor, so it loads no kernels
+    from es.networks.actors import ConvLSTMActor, MLPActor
+    from es.networks.custom import Custom, TorchActor
 
 
-def count_outputs(actions: Mapping[str, Any]) -> int:
+def outputs_needed(actions: Mapping[str, Any]) -> int:
     """Return how many outputs a network needs to choose the described actions."""
     if actions["kind"] == "discrete":
         return actions["n"]
@@ -27,24 +33,30 @@ def clip_of(network: Mapping[str, Any]) -> float:
     return network["obs_clip"] or math.inf
 
 
+def split(network: Mapping[str, Any], theta: FloatArray) -> dict[str, FloatArray]:
+    """Return views of theta, (P,), by parameter name, in the parameters' shapes."""
+    shapes = network["shapes"]
+    ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
+    assert theta.size == ends[-1]
+    parts = np.split(theta, ends[:-1])
+    return {
+        name: part.reshape(shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)
+    }
+
+
 def make_actor(
     network: Mapping[str, Any],
     vbn_batch: FloatArray | None = None,
-    own: "Own | None" = None,
-) -> "MLPActor | ConvLSTMActor | OwnActor":
+    custom: "Custom | None" = None,
+) -> "MLPActor | ConvLSTMActor | TorchActor":
     """Make the actor of the described network.
 
-    vbn_batch: (N, 1, 42, 42) float32, for virtual batch normalisation. own: for a network of the
-    user's own.
+    vbn_batch: (N, 1, 42, 42) float32, for virtual batch normalisation. custom: for a --net module.
     """
-    if own:
-        from es.networks.own_actor import OwnActor
+    if custom:
+        from es.networks.custom import TorchActor
 
-        return OwnActor(network, own)
-    if network["kind"] == "mlp":
-        from es.networks.mlp import MLPActor
+        return TorchActor(network, custom)
+    from es.networks.actors import ConvLSTMActor, MLPActor
 
-        return MLPActor(network)
-    from es.networks.convlstm import ConvLSTMActor
-
-    return ConvLSTMActor(network, vbn_batch)
+    return MLPActor(network) if network["kind"] == "mlp" else ConvLSTMActor(network, vbn_batch)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from es.algorithm.population import Population
+from es.algorithm.shaping import Population
 from es.errors import counted
 from es.reports.record import Record
 from es.reports.tables import Table

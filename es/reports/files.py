@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from es.algorithm.noise import DoubleArray
 from es.checkpoint import Counters
-from es.noise import DoubleArray
 from es.reports.append_only import AppendOnlyFile, Place
 from es.reports.record import (
     COLUMNS,

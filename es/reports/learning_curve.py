@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from es.noise import DoubleArray
+from es.algorithm.noise import DoubleArray
 from es.reports import NO_CURVE, plotting
 from es.reports.one_shot import LOWEST, USUAL, Idle, OneShot, start
 from es.reports.tables import Table, read_progress, running_mean, smoothing_window

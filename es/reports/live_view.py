@@ -18,9 +18,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
+from es.algorithm.noise import DoubleArray
 from es.checkpoint import RECENT, Counters
 from es.errors import in_one_line
-from es.noise import DoubleArray
 from es.reports.record import Record
 
 LONGEST_BAR, LONGEST_CURVE = 40, 60

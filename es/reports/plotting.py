@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from es.algorithm.noise import DoubleArray
 from es.checkpoint import replace
-from es.noise import DoubleArray
 from es.rollouts.processes import variables
 
 if TYPE_CHECKING:  # Matplotlib is imported where something is drawn

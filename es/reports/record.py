@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from es.algorithm.population import Population, mean_and_std
+from es.algorithm.noise import DoubleArray
+from es.algorithm.shaping import Population, mean_and_std
 from es.checkpoint import Counters
-from es.noise import DoubleArray
 
 Figures = Mapping[str, float]  # by the names that they are shown under
 Distributions = Mapping[str, DoubleArray]  # by name, too: many numbers each

@@ -6,9 +6,9 @@ from contextlib import suppress
 from functools import partial
 
 from es import checkpoint as checkpoints
+from es.algorithm.noise import DoubleArray
 from es.checkpoint import BEST, LATEST, Checkpoint, Counters
 from es.errors import command
-from es.noise import DoubleArray
 from es.reports.append_only import Place
 from es.reports.files import METRICS, ProgressFiles
 from es.reports.films import VideoRecorder

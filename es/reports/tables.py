@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from es.algorithm.noise import DoubleArray
 from es.checkpoint import replace
-from es.noise import DoubleArray
 
 NEVER_FALL = ("update", "episodes", "frames", "wall_seconds")
 RETURNS = ("return_mean", "return_max", "return_min", "unperturbed_return")

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from es.algorithm.noise import DoubleArray, FloatArray, seed_shared_generators
 from es.errors import MisfitError, RunError, is_interrupt, summary_of
-from es.noise import DoubleArray, FloatArray, seed_shared_generators
 
 # The common types of rewards, which are recognised without NumPy.
 NUMBERS = frozenset((float, int, bool, np.float64, np.float32, np.int64, np.int32))

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from es.algorithm.noise import DoubleArray, draw, perturb
 from es.errors import episode_trace, is_interrupt, summary_of
-from es.noise import DoubleArray, draw, perturb
 from es.rollouts.episode import Environment, as_number, close, rollout
 from es.rollouts.tasks import (
     Pool,

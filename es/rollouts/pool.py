@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import multiprocessing
 
-from es.errors import RunError, counted
+from es.errors import RunError, counted, limit_error
 from es.rollouts.processes import cores, end_group, starting_helper
 from es.rollouts.tasks import (
     FAILURES,
@@ -42,7 +42,7 @@ WAKE_SECONDS = 0.25  # if nothing has arrived and nobody is playing, unfinished 
 CLOSE_SECONDS = 1.0  # for free workers to close their environments
 TASKS_FOR_TWO = 4  # from this many tasks per worker on, a worker may take two at a time
 WRITE_BYTES = select.PIPE_BUF // TASK.itemsize * TASK.itemsize  # of whole tasks, at once
-ATTEMPTS, PAUSE_SECONDS = 10, 0.1  # to start a worker: the fork server may just have died
+ATTEMPTS, PAUSE_SECONDS = 4, 0.3  # to start a worker: the fork server may just have died
 FORK_SERVER_DIED = 255  # the exit code that multiprocessing then reports for a worker
 
 
@@ -90,7 +90,7 @@ class WorkerPool(Pool):
     size: P, the number of parameters. inputs: the size of observations if these are normalised.
     relative_sigma: whether snapshots have one. workers: the number of processes; None: `members`;
     'auto': one per core. timeout: seconds after which an episode hangs. say: shows a line to the
-    user. Raise RunError if a process cannot be started.
+    user. Raise LimitError if the system allows no more processes.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class WorkerPool(Pool):
         self._selector.close()
 
     def _start(self, number: int) -> None:
-        """Start worker `number`. Raise RunError if that fails again and again."""
+        """Start worker `number`. Raise LimitError if that fails again and again."""
         for attempt in range(ATTEMPTS):
             link, workers_link = connection.Pipe()
             try:
@@ -238,11 +238,7 @@ class WorkerPool(Pool):
             except (OSError, EOFError) as error:
                 link.close()
                 if attempt == ATTEMPTS - 1:
-                    raise RunError(
-                        f"cannot start worker {number} ({error!r}): the system may allow no more "
-                        "processes, memory or open files (ulimit -a). Use fewer workers, such as "
-                        "--workers auto."
-                    ) from error
+                    raise limit_error(error) from error
                 time.sleep(PAUSE_SECONDS)
             else:
                 self._workers[number] = worker = Worker(number, process, link)

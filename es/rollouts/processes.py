@@ -28,15 +28,14 @@ TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FOR_WORKERS = (  # modules that workers need
     "es.envs",
     "es.environments.atari",
-    "es.networks.mlp",
-    "es.networks.convlstm",
+    "es.networks.actors",
     "es.environments.preload",
 )
 
 
 def modules_for_workers(net: str | None) -> tuple[str, ...]:
     """Return the modules that workers need: torch among them with --net alone."""
-    return (*FOR_WORKERS, "es.networks.own_actor") if net else FOR_WORKERS
+    return (*FOR_WORKERS, "es.networks.custom") if net else FOR_WORKERS
 
 
 def hide_checkout() -> None:
@@ -76,7 +75,8 @@ def end_now() -> None:
         return
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
-            stream.flush()
+            if stream:  # or whoever started the program has closed it
+                stream.flush()
     os._exit(_status[0])
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Self
@@ -21,7 +21,6 @@ from es.rollouts.processes import (
     end_group,
     importing_variables,
     leave,
-    start_forkserver,
 )
 from es.rollouts.tasks import FAILURES, Pool, Progress, Results, Snapshot, Tasks
 
@@ -74,18 +73,12 @@ class RemotePool(Pool):
     """A pool in another process, which starts at once; `open` makes the pool in it.
 
     If that process dies, another one makes the pool and plays the batch again. It is given up after
-    FAILURES deaths in a row, but not before `patience` seconds. preload: modules that the workers
-    need, imported meanwhile; () if there will be no workers of its own. variables: environment
-    variables. Leave the context, or call `close`, to end all processes.
+    FAILURES deaths in a row, but not before `patience` seconds. Leave the context, or call `close`,
+    to end all processes.
     """
 
-    def __init__(
-        self,
-        preload: Sequence[str] = (),
-        variables: Mapping[str, str] | None = None,
-        patience: float = 0.0,
-    ) -> None:
-        self._preload, self._variables, self._patience = preload, dict(variables or {}), patience
+    def __init__(self, patience: float = 0.0) -> None:
+        self._patience = patience
         self._say: Callable[[str], None] = print
         self._workers = ""
         self._begun: list[Request] = []  # what another process has to be asked first
@@ -150,7 +143,7 @@ class RemotePool(Pool):
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", SERVER, str(theirs.fileno())],
-                env=os.environ | importing_variables() | ONE_THREAD | self._variables,
+                env=os.environ | importing_variables() | ONE_THREAD,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C in the terminal is for the program
@@ -160,7 +153,7 @@ class RemotePool(Pool):
         self.pid = self._process.pid
         self._link = Connection(ours.detach())
         path = [folder or os.getcwd() for folder in sys.path]
-        self._send(Request("begin", (path, self._preload)))
+        self._send(Request("begin", (path,)))
 
     def _send(self, request: Request) -> None:
         with suppress(OSError):  # `_receive` finds that it has died
@@ -223,10 +216,8 @@ def serve() -> None:
     link = Connection(int(sys.argv[1]))
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the program wants no more
         try:
-            _, (path, preload) = link.recv()
+            _, (path,) = link.recv()
             sys.path[:] = path
-            if preload:
-                start_forkserver(preload)
             _serve(link)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise

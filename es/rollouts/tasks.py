@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from es.algorithm.noise import DoubleArray, FloatArray, Stream, derive_seeds
 from es.errors import TaskError
-from es.noise import DoubleArray, FloatArray, Stream, derive_seeds
 from es.rollouts.episode import Actor, Environment
 
 # A batch, (k,), one record for each episode. Pools set the first two fields: the batch's number,

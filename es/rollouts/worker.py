@@ -88,7 +88,6 @@ def work(link: Connection, recipe: Recipe, shared: Shared, number: int) -> None:
     gc.freeze()  # collecting imported objects would copy the pages that workers share
     # A group of its own ends as a whole, even if the worker is dead and its children are orphans.
     os.setpgid(0, 0)
-    become_helper()
     try:
         with suppress(OSError):  # the master has closed the connection
             _serve(link, recipe, shared, number)
@@ -101,6 +100,7 @@ def work(link: Connection, recipe: Recipe, shared: Shared, number: int) -> None:
 
 def _serve(link: Connection, recipe: Recipe, shared: Shared, number: int) -> None:
     try:
+        become_helper()
         player = Player(recipe)
     except BaseException as error:
         _send_failure(link, error)

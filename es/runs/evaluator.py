@@ -8,8 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from es.algorithm.population import Population, group_by_perturbation, grown, mean_and_std
-from es.errors import ClusterError, Interrupts, RunError, counted
+from es.algorithm.shaping import (
+    Population,
+    group_by_perturbation,
+    mean_and_std,
+    perturbations_needed,
+)
+from es.errors import ClusterError, Interrupts, LimitError, RunError, counted
 from es.rollouts.tasks import (
     UNPERTURBED,
     Results,
@@ -61,7 +66,8 @@ class Evaluator:
         perturbed, unperturbed = results[:-episodes], results[-episodes:]
         if config.frames_per_update:
             steps = int(perturbed["steps"].sum())
-            while count < (count := grown(count, steps, config.frames_per_update, config.n_most)):
+            wanted, most = config.frames_per_update, config.n_most
+            while count < (count := perturbations_needed(count, steps, wanted, most)):
                 before = len(perturbed) + episodes
                 self._submit(self._tasks(count, cap)[before:])
                 further = self._results(name, before)
@@ -69,7 +75,13 @@ class Evaluator:
                 perturbed = np.concatenate([perturbed, further])
         results = np.concatenate([perturbed, unperturbed])
         with self._naming_environment():
-            population = group_by_perturbation(results, episodes, config.reward_shift)
+            population = group_by_perturbation(
+                results["episode_return"],
+                results["steps"],
+                episodes,
+                clipped=results["clipped_return"],
+                reward_shift=config.reward_shift,
+            )
         if len(whole):
             mean, _ = mean_and_std(whole["episode_return"])
             population = population._replace(unperturbed=mean)
@@ -190,13 +202,13 @@ class Evaluator:
     def _snapshot(self) -> Snapshot:
         strategy, normalizer = self._run.strategy, self._run.normalizer
         statistics = normalizer.statistics() if normalizer else None
-        return Snapshot(strategy.theta, strategy.sigma, statistics, strategy.spread)
+        return Snapshot(strategy.theta, strategy.sigma, statistics, strategy.relative_sigma)
 
     @contextmanager
     def _naming_environment(self) -> Iterator[None]:
         try:
             yield
-        except ClusterError:  # not the environment's fault
+        except (ClusterError, LimitError):  # not the environment's fault
             raise
         except RunError as error:
             config = self._run.config

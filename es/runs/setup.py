@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from es.noise import FloatArray
+from es.algorithm.noise import FloatArray
 from es.rollouts.tasks import Recipe
 
 

@@ -2,18 +2,18 @@
 
 import dataclasses
 import os
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from es.algorithm.normalizer import Normalizer
+from es.algorithm.noise import FloatArray, SumNoise, weighted_sum
+from es.algorithm.statistics import Normalizer
 from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, Checkpoint, Counters, load
 from es.config import Config
-from es.errors import UsageError
-from es.host import OpenPool
-from es.noise import FloatArray, SumNoise, weighted_sum
+from es.errors import UsageError, naming_limits
 from es.policy import restored_normalizer
 from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
@@ -21,11 +21,13 @@ from es.reports.wandb import WandbReporter
 from es.rollouts.player import InProcessPool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import PRELOAD, cores, modules_for_workers
-from es.rollouts.tasks import Pool
+from es.rollouts.tasks import Pool, Recipe
 from es.runs import directory as rundir
 from es.runs.directory import RunDir
 from es.runs.setup import Setup
 from es.settings import CHANGED, TITLE, change_line, scored_alike, write_toml
+
+HandOver = Callable[[Recipe], Recipe]
 
 
 class Run(NamedTuple):
@@ -48,7 +50,7 @@ def start_run(
     theta: FloatArray,
     console: Terminal,
     stack: ExitStack,
-    open_pool: OpenPool,
+    hand_over: HandOver | None = None,
 ) -> Run:
     """Start workers and reports, and open the directory; `stack` ends all but the reports.
 
@@ -77,7 +79,7 @@ def start_run(
         console.say(f"No limit of steps is known: episodes may last {most} (--max-episode-length).")
     with rundir.writable(Path(config.run_dir or default)):
         path, same_run = rundir.choose(config.run_dir, default, restore if ours else None)
-    pool, sum_noise = _start_pool(config, setup, theta, console, open_pool)
+    pool, sum_noise = _start_pool(config, setup, theta, console, hand_over)
     stack.callback(pool.close)
     # The workers start while the optimiser's modules are imported here.
     strategy = _make_strategy(config, ours, theta, sum_noise)
@@ -106,7 +108,7 @@ def start_run(
     run_dir = None if path == default else run_dir
     config = dataclasses.replace(config, restore=origin, run_dir=run_dir, override=override)
     title = _title(config, ours, path) if ours and same_run else TITLE
-    with rundir.writable(directory.path):
+    with rundir.writable(directory.path), naming_limits():  # it starts threads
         rundir.write_text(directory.path / rundir.SETTINGS, write_toml(config.saved(), title))
         monitor = Reporter(
             directory,
@@ -124,12 +126,18 @@ def start_run(
 
 
 def _start_pool(
-    config: Config, setup: Setup, theta: FloatArray, console: Terminal, open_pool: OpenPool
+    config: Config,
+    setup: Setup,
+    theta: FloatArray,
+    console: Terminal,
+    hand_over: HandOver | None,
 ) -> tuple[Pool, SumNoise]:
     """Return the pool that plays, and the function that sums noise."""
     recipe, here = setup.recipe, partial(weighted_sum, threads=cores())
     if config.workers == 0:
         return InProcessPool(recipe), here
+    if hand_over:
+        recipe = hand_over(recipe)
     settings: dict[str, Any] = {
         "size": theta.size,
         "inputs": setup.normalized_inputs,
@@ -139,12 +147,12 @@ def _start_pool(
         "say": console.say,
     }
     if config.ray is None:
-        return open_pool(WorkerPool, recipe, members=config.n + 1, **settings), here
+        return WorkerPool(recipe, members=config.n + 1, **settings), here
     from es.cluster.pool import open_ray, sum_on_nodes
 
     console.say(f"Connecting to Ray (--ray {config.ray}) ...")
-    pool: Any = open_pool(
-        partial(open_ray, config.ray),
+    pool = open_ray(
+        config.ray,
         recipe,
         patience=config.ray_timeout,
         preload=modules_for_workers(config.net),
@@ -158,29 +166,7 @@ def _start_pool(
 def _make_strategy(
     config: Config, ours: Checkpoint | None, theta: FloatArray, sum_noise: SumNoise
 ) -> Strategy:
-    assert config.seed is not None
-    strategy = Strategy(
-        theta,
-        n=config.n,
-        sigma=config.sigma,
-        sigma_decay=config.sigma_decay,
-        sigma_min=config.sigma_min,
-        sigma_lr=config.sigma_lr if config.sigma_adapt else None,
-        lr=config.step_size,
-        lr_decay=config.lr_decay,
-        lr_schedule=config.lr_schedule,
-        updates=config.max_gradient_updates,
-        optimizer_name=config.optimizer_name,
-        momentum=config.momentum,
-        max_speed=config.max_speed,
-        weight_decay=config.weight_decay,
-        antithetic=config.sampling == "antithetic",
-        shaping=config.shaping,
-        top_directions=config.top_directions,
-        param_fraction=config.param_fraction,
-        seed=config.seed,
-        sum_noise=sum_noise,
-    )
+    strategy = Strategy(theta, config, sum_noise)
     if ours is None:
         return strategy
     strategy.update = ours.counters.update
@@ -189,8 +175,8 @@ def _make_strategy(
         strategy.lr = ours.counters.lr  # as it has decayed
     if config.sigma == before.sigma:
         strategy.sigma = ours.counters.sigma
-    if strategy.spread is not None and ours.spread is not None:  # relative: a new sigma scales it
-        strategy.spread[:] = ours.spread
+    if strategy.relative_sigma is not None and ours.spread is not None:
+        strategy.relative_sigma[:] = ours.spread
     # The moments of another optimiser are of no use.
     if (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, before.momentum > 0):
         try:

@@ -17,6 +17,7 @@ import optuna
 
 from es.checkpoint import LATEST
 from es.config import Config
+from es.errors import limit_error
 from es.reports.tables import TableReader
 from es.rollouts.processes import end_group, starting_helper
 from es.runs.directory import PROGRESS, write_text
@@ -63,8 +64,11 @@ class RunningTrial:
         write_text(directory / TRIAL_SETTINGS, write_toml(config.saved() | {"silent": True}))
         context = multiprocessing.get_context("forkserver")
         self.process = context.Process(target=run_trial, args=(play, directory))
-        with starting_helper():
-            self.process.start()
+        try:
+            with starting_helper():
+                self.process.start()
+        except EOFError as error:  # as it cannot start another process
+            raise limit_error("the fork server has ended") from error
 
     def follow(self) -> None:
         """Report the milestones that were reached; interrupt the trial if Optuna prunes it."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from es.errors import Interrupts, execute, summary_of
+from es.errors import Interrupts, execute, naming_limits, summary_of
 from es.reports import NO_CURVE
 from es.rollouts.processes import TERMINAL_SIGNALS, end_group, end_with_parent
 from es.runs.directory import write_text
@@ -26,7 +26,6 @@ def run_trial(play: Play, directory: Path) -> None:
     os.setsid()  # the terminal's Ctrl-C is for the sweep, which then interrupts its trials
     for number in TERMINAL_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    end_with_parent(partial(end_group, os.getpid()))
     os.environ[NO_CURVE] = "yes"  # trials are compared by their values
     with (directory / OUTPUT).open("ab") as output:
         for stream in (1, 2):
@@ -37,7 +36,9 @@ def run_trial(play: Play, directory: Path) -> None:
 
 def _play(play: Play, directory: Path, interrupts: Interrupts) -> int:
     try:
-        outcome = play(directory, interrupts)
+        with naming_limits():
+            end_with_parent(partial(end_group, os.getpid()))
+            outcome = play(directory, interrupts)
     except Exception as error:
         write_text(directory / OUTCOME, json.dumps({"error": summary_of(error)}))
         raise

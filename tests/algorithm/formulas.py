@@ -1,17 +1,23 @@
 """The estimate of the gradient, written out."""
 
 import math
+from typing import Any
 
 import numpy as np
 
+from es.algorithm.noise import draw
 from es.algorithm.strategy import Strategy
-from es.noise import draw
+from es.config import Config
 
 SIZE = 50
 
 
 def theta() -> np.ndarray:
     return np.linspace(-1, 1, SIZE, dtype=np.float32)
+
+
+def make(seed: int = 0, **settings: Any) -> Strategy:
+    return Strategy(theta(), Config(seed=seed, **settings))
 
 
 def brute_force_direction(strategy: Strategy, returns: list[float]) -> np.ndarray:

@@ -1,18 +1,28 @@
 import copy
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from es.algorithm import noise
+from es.algorithm.noise import draw, weighted_sum
 from es.algorithm.shaping import SHAPINGS
 from es.algorithm.strategy import Strategy
+from es.config import Config
 from es.errors import RunError
-from es.noise import draw
-from tests.algorithm.formulas import RETURNS, SIZE, brute_force_direction, noise_of, theta
+from tests.algorithm.formulas import (
+    RETURNS,
+    SIZE,
+    brute_force_direction,
+    make,
+    noise_of,
+    theta,
+)
 from tests.checkpoints import same
 
 
 def test_ask_pairs_each_seed_with_both_signs_and_never_repeats_one():
-    strategy = Strategy(theta(), n=6, sigma=0.1, lr=0.1, seed=3)
+    strategy = make(n=6, sigma=0.1, lr=0.1, seed=3)
     first = strategy.ask()
     assert [member.sign for member in first] == [1, -1] * 3
     assert all(plus.seed == minus.seed for plus, minus in zip(first[::2], first[1::2], strict=True))
@@ -20,8 +30,20 @@ def test_ask_pairs_each_seed_with_both_signs_and_never_repeats_one():
     assert len({member.seed for member in first + strategy.ask()}) == 6
 
 
+def test_candidates_are_theta_and_the_noise_of_ask():
+    strategy = make(n=6, sigma=0.1, sigma_adapt=True)
+    strategy.relative_sigma = np.linspace(0.5, 1.5, SIZE, dtype=np.float32)
+    expected = theta() + 0.1 * np.linspace(0.5, 1.5, SIZE) * noise_of(strategy)
+    np.testing.assert_allclose(strategy.candidates(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_settings_are_any_object_with_their_names():
+    settings = Config(n=4, seed=1)
+    assert Strategy(theta(), settings).ask() == make(n=4, seed=1).ask()
+
+
 def test_sgd_steps_along_the_brute_force_sum():
-    strategy = Strategy(theta(), n=8, sigma=0.05, lr=0.1, lr_decay=0.5, seed=11)
+    strategy = make(n=8, sigma=0.05, lr=0.1, lr_decay=0.5, seed=11)
     expected = theta().astype(np.float64)
     for update in range(3):
         returns = [float(value) for value in np.random.default_rng(update).permutation(8)]
@@ -35,9 +57,7 @@ def test_sgd_steps_along_the_brute_force_sum():
 
 def test_adam_steps_along_the_brute_force_sum():
     """Against Adam (Kingma and Ba 2015, algorithm 1) written out in float64."""
-    strategy = Strategy(
-        theta(), n=8, sigma=0.05, lr=0.02, lr_decay=0.9, optimizer_name="adam", seed=11
-    )
+    strategy = make(n=8, sigma=0.05, lr=0.02, lr_decay=0.9, optimizer="adam", seed=11)
     expected = theta().astype(np.float64)
     first, second = np.zeros(SIZE), np.zeros(SIZE)
     for update in range(4):
@@ -54,13 +74,11 @@ def test_adam_steps_along_the_brute_force_sum():
 
 
 @pytest.mark.parametrize("shaping", SHAPINGS)
-@pytest.mark.parametrize("antithetic", [True, False])
-def test_gradient_is_the_brute_force_sum_of_shaped_returns(shaping, antithetic):
-    strategy = Strategy(
-        theta(), n=8, sigma=0.05, lr=0.1, seed=3, shaping=shaping, antithetic=antithetic
-    )
+@pytest.mark.parametrize("sampling", ["antithetic", "gaussian"])
+def test_gradient_is_the_brute_force_sum_of_shaped_returns(shaping, sampling):
+    strategy = make(n=8, sigma=0.05, lr=0.1, seed=3, shaping=shaping, sampling=sampling)
     utilities = SHAPINGS[shaping](RETURNS)
-    if not antithetic:
+    if sampling == "gaussian":
         assert len({member.seed for member in strategy.ask()}) == 8
         assert {member.sign for member in strategy.ask()} == {1}
         others = [np.delete(utilities, i).mean() for i in range(8)]
@@ -71,9 +89,7 @@ def test_gradient_is_the_brute_force_sum_of_shaped_returns(shaping, antithetic):
 
 def test_top_directions_are_augmented_random_search():
     """Mania et al. 2018, algorithm 2: 1/(b sigma_R) sum of (r+ - r-) eps over the b best pairs."""
-    strategy = Strategy(
-        theta(), n=8, sigma=0.05, lr=0.1, seed=3, shaping="normalized", top_directions=2
-    )
+    strategy = make(n=8, sigma=0.05, lr=0.1, seed=3, shaping="normalized", top_directions=2)
     eps = noise_of(strategy)[0::2]
     used = np.array([3.0, -1.0, 4.0, 4.5])  # whose better members are 3 and 4.5; then 2 and -6
     direction = ((3.0 - -1.0) * eps[0] + (4.0 - 4.5) * eps[1]) / (2 * used.std())
@@ -81,18 +97,14 @@ def test_top_directions_are_augmented_random_search():
     np.testing.assert_allclose(strategy.gradient(RETURNS), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("antithetic", [True, False])
-def test_a_fraction_of_the_parameters_gives_the_same_gradient_on_average(antithetic):
+@pytest.mark.parametrize("sampling", ["antithetic", "gaussian"])
+def test_a_fraction_of_the_parameters_gives_the_same_gradient_on_average(sampling):
     """That of a linear function, which every estimate has right but for the noise in it."""
     slope = np.linspace(-1, 1, SIZE)
-    strategy = Strategy(
-        theta(), n=20_000, sigma=0.1, lr=0.1, shaping="raw", param_fraction=0.3,
-        antithetic=antithetic,
+    strategy = make(n=20_000, sigma=0.1, lr=0.1, shaping="raw", param_fraction=0.3,
+        sampling=sampling,
     )  # fmt: skip
-    returns = []
-    for member in strategy.ask():
-        noise = draw(member.seed, np.empty(SIZE, np.float32), 0.3)
-        returns.append(float(slope @ (strategy.theta + member.sign * 0.1 * noise)))
+    returns = strategy.candidates() @ slope
     estimate = strategy.gradient(returns)
     assert abs(estimate - slope).max() < 0.25
     assert estimate @ slope / (slope @ slope) == pytest.approx(1, abs=0.05)
@@ -101,12 +113,8 @@ def test_a_fraction_of_the_parameters_gives_the_same_gradient_on_average(antithe
 def test_gradient_points_uphill_on_a_quadratic():
     """The best of -|theta - goal|^2 lies in the direction of goal - theta."""
     goal = np.random.default_rng(0).normal(size=SIZE)
-    strategy = Strategy(theta(), n=2000, sigma=0.01, lr=0.1, seed=5)
-    returns = []
-    for member in strategy.ask():
-        noise = draw(member.seed, np.empty(SIZE, np.float32)).astype(np.float64)
-        played = strategy.theta + member.sign * strategy.sigma * noise
-        returns.append(-float(np.sum((played - goal) ** 2)))
+    strategy = make(n=2000, sigma=0.01, lr=0.1, seed=5)
+    returns = -np.sum((strategy.candidates() - goal) ** 2, axis=1)
     estimate, uphill = strategy.gradient(returns), goal - strategy.theta
     cosine = estimate @ uphill / np.linalg.norm(estimate) / np.linalg.norm(uphill)
     assert cosine > 0.95
@@ -114,9 +122,7 @@ def test_gradient_points_uphill_on_a_quadratic():
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
 def test_a_batch_without_signal_changes_nothing_but_the_count(optimizer):
-    strategy = Strategy(
-        theta(), n=4, sigma=0.1, lr=0.1, lr_decay=0.5, optimizer_name=optimizer, weight_decay=0.1
-    )
+    strategy = make(n=4, sigma=0.1, lr=0.1, lr_decay=0.5, optimizer=optimizer, weight_decay=0.1)
     strategy.tell([1.0, 2.0, 3.0, 4.0])  # gives Adam a momentum that could move theta
     before = strategy.theta.copy()
     moments = copy.deepcopy(strategy.optimizer.moments)
@@ -130,12 +136,12 @@ def test_a_batch_without_signal_changes_nothing_but_the_count(optimizer):
 
 @pytest.mark.parametrize("shaping", SHAPINGS)
 def test_equal_returns_tell_nothing_without_pairs_either(shaping):
-    strategy = Strategy(theta(), n=7, sigma=0.1, lr=0.1, antithetic=False, shaping=shaping)
+    strategy = make(n=7, sigma=0.1, lr=0.1, sampling="gaussian", shaping=shaping)
     assert strategy.tell([-20.1] * 7) == 0
 
 
 def test_a_pair_with_equal_returns_contributes_nothing():
-    strategy = Strategy(theta(), n=4, sigma=0.1, lr=0.1, seed=2)
+    strategy = make(n=4, sigma=0.1, lr=0.1, seed=2)
     noise = draw(strategy.ask()[2].seed, np.empty(SIZE, np.float32))
     gradient = strategy.gradient([5.0, 5.0, 9.0, 1.0])
     cosine = gradient @ noise / np.linalg.norm(gradient) / np.linalg.norm(noise)
@@ -143,7 +149,7 @@ def test_a_pair_with_equal_returns_contributes_nothing():
 
 
 def test_parameters_that_leave_the_range_of_numbers_stop_the_run():
-    strategy = Strategy(theta(), n=2, sigma=1.0, lr=1e30, lr_decay=1e20)
+    strategy = make(n=2, sigma=1.0, lr=1e30, lr_decay=1e20)
 
     def play() -> None:
         for _ in range(5):
@@ -155,7 +161,68 @@ def test_parameters_that_leave_the_range_of_numbers_stop_the_run():
 
 def test_moments_that_leave_the_range_of_numbers_stop_the_run():
     """The squares of such a gradient do, while the parameters stay where they are."""
-    strategy = Strategy(theta(), n=2, sigma=1.0, lr=0.1, optimizer_name="adam", shaping="raw")
+    strategy = make(n=2, sigma=1.0, lr=0.1, optimizer="adam", shaping="raw")
     with pytest.raises(RunError, match="no longer finite"):
         strategy.tell([1e25, 0.0])
     assert np.isfinite(strategy.theta).all()
+
+
+@pytest.mark.parametrize("shaping", SHAPINGS)
+def test_sigmas_adapt_by_the_brute_force_formulas_of_pgpe(shaping):
+    """Sehnke et al. 2010, section 3.3: mirrored, with the mean utility as the baseline.
+
+    Sigmas change by utilities that are as far apart as centered ranks, parameters by all others.
+    """
+    settings = {"shaping": shaping, "sigma_adapt": True, "sigma_lr": 1.0}
+    strategy = make(n=8, sigma=0.05, lr=0.1, seed=3, **settings)
+    sigmas, expected = np.full(SIZE, 0.05), theta().astype(np.float64)
+    for _ in range(3):
+        drawn, utilities = noise_of(strategy), SHAPINGS[shaping](RETURNS)
+        direction = sum(u * sigmas * eps for u, eps in zip(utilities, drawn, strict=True)) / 8
+        expected += 0.1 * direction / np.mean(sigmas**2)
+        utilities = utilities / utilities.std() * np.arange(8).std() / 7
+        gradient = np.zeros(SIZE)
+        for pair in range(4):
+            advantage = (utilities[2 * pair] + utilities[2 * pair + 1]) / 2 - utilities.mean()
+            gradient += advantage * sigmas * (drawn[2 * pair] ** 2 - 1) / 4
+        step = np.clip(gradient, -0.2 * sigmas, 0.2 * sigmas)
+        assert 0 < np.sum(step != gradient) < SIZE
+        sigmas += step
+        strategy.tell(RETURNS)
+        assert strategy.relative_sigma is not None
+        np.testing.assert_allclose(strategy.sigma * strategy.relative_sigma, sigmas, rtol=1e-5)
+        np.testing.assert_allclose(strategy.theta, expected, rtol=1e-4, atol=1e-5)
+        assert np.mean(strategy.relative_sigma.astype(np.float64) ** 2) == pytest.approx(1)
+
+
+def test_one_pass_over_the_noise_gives_the_step_and_the_sigmas(monkeypatch):
+    """By the sum that the strategy is given, which has threads or a cluster."""
+    draws, sum_noise = Mock(side_effect=noise.draw), Mock(side_effect=weighted_sum)
+    settings = Config(n=8, sigma_adapt=True, sigma_lr=1.0, seed=1)
+    strategy = Strategy(theta(), settings, sum_noise)
+    monkeypatch.setattr(noise, "draw", draws)
+    strategy.tell(RETURNS)
+    assert (sum_noise.call_count, draws.call_count) == (1, 4)
+    assert strategy.relative_sigma is not None
+    assert strategy.relative_sigma.std() > 0
+
+
+def test_the_largest_returns_leave_sigmas_in_the_range_of_numbers():
+    for largest in (1e39, 1e200, 1.7e308):
+        strategy = make(n=6, sigma=1.0, lr=1e-30, shaping="raw", sigma_adapt=True, sigma_lr=1e30)
+        strategy.tell([2.0, 1.0, largest, largest, -largest, -largest])
+        assert strategy.relative_sigma is not None
+        assert np.isfinite(strategy.relative_sigma).all()
+        assert 0.5 < strategy.sigma < 2
+
+
+def test_sigma_decays_down_to_its_limit():
+    strategy = make(n=4, sigma=0.1, sigma_decay=0.5, sigma_min=0.02, lr=0.1)
+    found = []
+    for _ in range(5):
+        found.append(strategy.sigma)
+        returns = [1.0, 4.0, 2.0, 3.0]
+        expected = brute_force_direction(strategy, returns)
+        np.testing.assert_allclose(strategy.gradient(returns), expected, rtol=1e-4, atol=1e-5)
+        strategy.tell(returns)
+    assert found == [0.1, 0.05, 0.025, 0.02, 0.02]

@@ -13,11 +13,11 @@ import pytest
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.rollout import Snapshot
 
-from es import noise
+from es.algorithm import noise
+from es.algorithm.noise import weighted_sum
 from es.cluster import pool as pool_module
 from es.cluster.pool import RayPool
 from es.errors import RunError, TaskError
-from es.noise import weighted_sum
 from tests.checkpoints import has_rows, read, same_run
 from tests.conftest import NEEDS_RAY
 from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Picky, Raising, recipe

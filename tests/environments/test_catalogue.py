@@ -28,10 +28,9 @@ def test_all_environments_are_listed_by_name_without_being_made(program, monkeyp
 
 
 def test_settings_of_ones_own_are_listed_or_left_out(program, monkeypatch):
-    monkeypatch.setattr("es.config.shipped.CONFIGS", Path())
-    Path("mine.toml").write_text('env_name = "CartPole-v1"')
+    monkeypatch.setattr("es.settings.CONFIGS", Path())
+    Path("mine.toml").write_text('env-name = "CartPole-v1"')
     Path("nameless.toml").write_text("lr = 0.1")
-    Path("broken.toml").write_text("lr = [")
     status, out, err = program("--list-envs", "cartpole-v1")
     assert (status, err) == (0, "")
     assert "MLP           configs/mine.toml" in out

@@ -1,8 +1,8 @@
 import numpy as np
 
+from es.algorithm.noise import Stream, derive_seeds
 from es.environments.vbn_batch import gather_frames
 from es.envs import describe_env, make_env
-from es.noise import Stream, derive_seeds
 
 PONG = describe_env("PongDeterministic-v4")
 

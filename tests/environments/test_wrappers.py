@@ -4,10 +4,10 @@ import gymnasium
 import numpy as np
 import pytest
 
+from es.algorithm.noise import Stream, derive_seeds
 from es.environments.wrappers import RandomStart
 from es.envs import describe_env, make_env, max_steps, may_wait_for_fire
 from es.errors import UsageError
-from es.noise import Stream, derive_seeds
 from tests.fakes import Counting
 
 

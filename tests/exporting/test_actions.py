@@ -7,9 +7,9 @@ from gymnasium import spaces
 
 from es.environments.spaces import describe_actions
 from es.exporting.actions import Decoder
-from es.kernels.layers import choose
-from es.networks import count_outputs
-from es.networks.actions import make_decoder
+from es.networks import outputs_needed
+from es.networks.actors import make_decoder
+from es.networks.kernels import choose
 
 BOX = spaces.Box(np.array([[-1, 0], [2, -0.1]]), np.array([[1, 5], [2.5, 0.1]]), dtype=np.float64)
 ACTIONS: dict[str, tuple[spaces.Space, dict]] = {
@@ -33,7 +33,7 @@ ACTIONS: dict[str, tuple[spaces.Space, dict]] = {
 def test_actions_are_those_of_the_actors(name):
     space, more = ACTIONS[name]
     actions = describe_actions(space, name) | more
-    outputs = np.empty(count_outputs(actions), np.float32)
+    outputs = np.empty(outputs_needed(actions), np.float32)
     expect, decode, largest = make_decoder(actions, outputs), Decoder(actions), np.zeros(1, int)
     generator = np.random.default_rng(0)
     for scale in (0.1, 1, 10):

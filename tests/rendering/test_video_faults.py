@@ -22,7 +22,7 @@ from tests.test_test import rewards
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("out.avi", "--video 'out.avi': must be a file whose name ends in .mp4 or .gif"),
+        ("out.avi", "--video 'out.avi' must be a file whose name ends in .mp4 or .gif"),
         (
             "run/latest.safetensors/out.mp4",
             "--video run/latest.safetensors/out.mp4: cannot be written "

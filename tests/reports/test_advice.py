@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from es.algorithm.population import Population, group_by_perturbation
+from es.algorithm.shaping import Population, group_by_perturbation
 from es.reports.advice import Advisor, after_missing_the_target
 from es.reports.tables import read_progress
-from tests.fakes import results
 from tests.records import record, write_progress
 
 EQUAL: dict[str, Any] = {"return_min": -200.0, "return_max": -200.0}
@@ -41,9 +40,12 @@ def test_equal_returns_for_many_updates_in_a_row_are_told_once():
 
 
 def test_equal_returns_teach_where_each_step_costs():
-    found = results([-200.0] * 3, (9, 10, 9))
-    assert not any(told([record(1)] * 20, *[group_by_perturbation(found, 1, 0.5)] * 20))
-    assert any(told([record(1)] * 20, *[group_by_perturbation(found, 1)] * 20))
+    shifted, equal = (
+        group_by_perturbation([-200.0] * 3, [9, 10, 9], 1, reward_shift=shift)
+        for shift in (0.5, 0.0)
+    )
+    assert not any(told([record(1)] * 20, *[shifted] * 20))
+    assert any(told([record(1)] * 20, *[equal] * 20))
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ print(len(plotting.png(figure)))
 
 def test_help_is_light():
     program = (
-        "import sys; from compare import main\n"
+        "import sys; from es.compare import main\n"
         "try: main(['--help'])\n"
         "finally: print(sorted({'matplotlib', 'numpy', 'torch'} & set(sys.modules)))"
     )

@@ -59,7 +59,7 @@ def test_a_folder_of_which_nothing_is_left_is_an_error(compare):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("", "RUN_DIR: is missing"),
+        ("", "are required: RUN_DIR"),
         ("nowhere", "RUN_DIR nowhere: there is no such directory"),
         ("x" * 300, "xxx: there is no such directory"),
         ("file", "RUN_DIR file: is not a directory"),
@@ -73,10 +73,10 @@ def test_a_folder_of_which_nothing_is_left_is_an_error(compare):
         ("settings", "RUN_DIR settings/config.toml: is not valid TOML"),
         ("settings", "); leave it out\n"),
         ("good nowhere", "RUN_DIR nowhere: there is no such directory"),
-        ("good --by hours", "invalid choice 'hours' for argument '--by'. Expected one of ("),
-        ("good --bye", "Unrecognized options: --bye; perhaps you meant --by {frames,"),
-        ("good --by frames good", "Unrecognized options: good; see --help"),
-        ("good --output", "Missing value for argument '--output'"),
+        ("good --by hours", "--by: invalid choice: 'hours' (choose from"),
+        ("good --bye", "unknown flag --bye; did you mean --by?"),
+        ("good --by frames good", "unexpected argument 'good'; see --help"),
+        ("good --output", "--output: expected one argument"),
         ("good --output=", "--output : must be the name of files"),
         (
             "good --output file/out",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from es import checkpoint as checkpoints
-from es.algorithm.population import Population
+from es.algorithm.shaping import Population
 from es.reports.append_only import AppendOnlyFile
 from es.reports.learning_curve import CurvePainter, draw
 from es.reports.one_shot import USUAL, start

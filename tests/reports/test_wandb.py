@@ -15,7 +15,6 @@ import pytest
 from PIL import Image
 
 from es import learn
-from es.kernels.compiling import CACHE
 from es.reports.learning_curve import CurvePainter
 from es.runs.directory import CURVE
 from tests.checkpoints import RUN, has_rows, rows
@@ -34,7 +33,6 @@ def _nobody_is_logged_in(monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(CACHE.parent))  # which lies at the real one
     yield
     if sys.modules.get("wandb"):
         sys.modules["wandb"].teardown()  # it keeps its settings for as long as the process lives

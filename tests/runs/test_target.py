@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from es.algorithm.noise import Stream, derive_seeds
 from es.checkpoint import Counters, save
 from es.config import Config
 from es.errors import Interrupts
-from es.noise import Stream, derive_seeds
 from es.policy import describe
 from es.rollouts.episode import rollout
 from es.runs.evaluator import Evaluator
@@ -142,7 +142,7 @@ def test_a_few_episodes_end_an_evaluation_that_two_standard_errors_do_not_save(
     counts: list[int] = []
     run: Any = SimpleNamespace(
         config=Config(eval_episodes=20, target_return=target),
-        strategy=SimpleNamespace(seed=1, theta=None, sigma=1.0, relative_sigma=None, spread=None),
+        strategy=SimpleNamespace(seed=1, theta=None, sigma=1.0, relative_sigma=None),
         normalizer=None,
         monitor=SimpleNamespace(
             console=SimpleNamespace(

@@ -148,7 +148,7 @@ def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends(search):
     assert (status, err) == (0, "")
     failed = [row for row in table() if row["state"] == "fail"]
     assert {(row["state"], row["n"]) for row in table()} == {("fail", "4"), ("complete", "40")}
-    assert "--top-directions 3: must be at most half of --n 4" in failed[0]["reason"]
+    assert "--top-directions 3 must be at most half of --n 4" in failed[0]["reason"]
 
     status, _, err = search(*FAILING, *space(LR), "--dir", "there")
     assert status == 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from es.noise import DoubleArray
+from es.algorithm.noise import DoubleArray
 from es.reports import plotting
 from es.reports.comparison.runs import Group
 

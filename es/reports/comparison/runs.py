@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from es.algorithm.noise import DoubleArray
 from es.config import Config
 from es.errors import UsageError, in_one_line
-from es.noise import DoubleArray
 from es.reports.comparison.labels import identity, label_groups
 from es.reports.tables import (
     Table,

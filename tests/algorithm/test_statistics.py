@@ -1,19 +1,16 @@
 import numpy as np
 import pytest
-import torch
 
-from es.algorithm.normalizer import Normalizer
+from es.algorithm.statistics import Normalizer
 from es.errors import RunError
-from es.rollouts.tasks import result_type
 
 
-def played(normalizer, observations):
-    """A result with the sums that an actor would have made."""
-    deviations = observations - normalizer.statistics()[0]
-    observed = np.stack([deviations.sum(axis=0), (deviations**2).sum(axis=0)])
-    result = np.zeros(1, result_type(observed.shape[1]))
-    result["steps"], result["observed"] = len(observations), observed
-    return result
+def merge(normalizer, episodes):
+    """Merge the sums that an actor would have made of episodes' observations."""
+    mean = normalizer.statistics()[0]
+    deviations = [observations - mean for observations in episodes]
+    sums = [np.stack([each.sum(axis=0), (each**2).sum(axis=0)]) for each in deviations]
+    normalizer.merge(sums, [len(observations) for observations in episodes])
 
 
 def test_statistics_are_those_of_everything_seen():
@@ -23,7 +20,7 @@ def test_statistics_are_those_of_everything_seen():
     normalizer = Normalizer(2)
     assert normalizer.statistics().tolist() == [[0, 0], [1, 1]]
     for update in seen:
-        normalizer.merge(np.concatenate([played(normalizer, episode) for episode in update]))
+        merge(normalizer, update)
     everything = seen.reshape(-1, 2)
     mean, factor = normalizer.statistics()
     assert normalizer.count == len(everything)
@@ -36,7 +33,7 @@ def test_statistics_are_those_of_everything_seen():
 def test_what_never_changes_stays_finite(steps):
     normalizer = Normalizer(1)
     for _ in range(2):
-        normalizer.merge(played(normalizer, np.full((steps, 1), 12345.678)))
+        merge(normalizer, [np.full((steps, 1), 12345.678)])
         mean, factor = normalizer.statistics()
         assert mean == pytest.approx(12345.678)
         assert np.isfinite(factor).all()
@@ -45,49 +42,37 @@ def test_what_never_changes_stays_finite(steps):
 def test_a_state_goes_on_where_it_was_saved():
     first, second = Normalizer(2), Normalizer(2)
     rng = np.random.default_rng(0)
-    first.merge(played(first, rng.normal(size=(9, 2))))
+    merge(first, [rng.normal(size=(9, 2))])
     second.load(first.state())
     more = rng.normal(size=(7, 2))
-    first.merge(played(first, more))
-    second.merge(played(second, more))
+    merge(first, [more])
+    merge(second, [more])
     assert np.array_equal(first.statistics(), second.statistics())
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"count": torch.tensor(-1)},
-        {"count": torch.tensor(1.5)},
-        {"count": torch.tensor([1, 2])},
-        {"moments": torch.zeros(2, 3).double()},
-        {"moments": torch.zeros(2, 2)},
-        {"moments": torch.full((2, 2), torch.nan).double()},
-        {"moments": -torch.ones(2, 2).double()},
-    ],
-)
-def test_a_state_that_does_not_fit_is_refused(change):
+def test_a_state_that_does_not_fit_is_refused():
     normalizer = Normalizer(2)
-    with pytest.raises(ValueError, match=r"observations|out of range"):
-        normalizer.load(normalizer.state() | change)
+    with pytest.raises(ValueError, match="observations"):
+        normalizer.load(Normalizer(3).state())
 
 
 def test_deviations_have_a_floor():
     normalizer = Normalizer(2, least_std=0.1)
-    normalizer.merge(played(normalizer, np.array([[1.0, 2.0], [1.02, 4.0]])))
+    merge(normalizer, [np.array([[1.0, 2.0], [1.02, 4.0]])])
     assert normalizer.statistics()[1] == pytest.approx([10.0, 1.0])
 
 
 def test_observations_that_are_not_finite_end_the_run():
     normalizer = Normalizer(1)
     with pytest.raises(RunError, match="--obs-norm"):
-        normalizer.merge(played(normalizer, np.array([[np.inf]])))
+        merge(normalizer, [np.array([[np.inf]])])
 
 
 def test_an_episode_with_an_observation_that_is_not_finite_is_left_out():
     normalizer, without = Normalizer(2), Normalizer(2)
     good = [np.array([[1.0, 2.0], [3.0, 5.0]]), np.array([[7.0, 1.0]])]
     bad = np.array([[1.0, np.nan], [1.0, 1.0]])
-    without.merge(np.concatenate([played(without, each) for each in good]))
-    normalizer.merge(np.concatenate([played(normalizer, each) for each in (good[0], bad, good[1])]))
+    merge(without, good)
+    merge(normalizer, [good[0], bad, good[1]])
     assert np.array_equal(normalizer.statistics(), without.statistics())
     assert normalizer.count == 3

@@ -1,63 +1,61 @@
-"""torch's optimisers on the flat parameter vector, and learning rate schedules."""
+"""torch's optimisers on the flat parameter vector, ClipUp, and learning rate schedules."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from es.noise import FloatArray
+from es.algorithm.noise import FloatArray
 
 CLIPUP_MOMENTUM = 0.9
 ADAM = ("step", "exp_avg", "exp_avg_sq")
 MOMENTS = {"sgd": ("momentum_buffer",), "clipup": ("velocity",), "adam": ADAM, "adamw": ADAM}
 
 
-def length(vector: FloatArray | torch.Tensor) -> float:
-    """Return the Euclidean norm; NumPy sums in one order on every processor, unlike torch."""
+def norm(vector: FloatArray | torch.Tensor) -> float:
+    """Return the Euclidean norm."""
     return float(np.sqrt(np.sum(np.asarray(vector, np.float64) ** 2)))
 
 
 class Optimizer:
     """A torch optimiser that maximises: it steps along the gradient, not against it.
 
-    name: sgd, adam, adamw or clipup. max_speed: the longest step of clipup. weight_decay: an L2
-    term in the gradient, as in Salimans et al. (2017, section 2.1). Under adamw and clipup it is
-    decoupled: the step multiplies the parameter by 1 - lr * weight_decay.
+    parameter: (P,), changed in place. settings: has `optimizer_name` (sgd, adam, adamw or clipup),
+    `momentum` (of sgd), `max_speed` (the longest step of clipup) and `weight_decay`: an L2 term in
+    the gradient, as in Salimans et al. (2017, section 2.1). Under adamw and clipup it is decoupled:
+    the step multiplies the parameter by 1 - lr * weight_decay.
 
     moments: the optimiser's state by torch's names; {} before the first step.
     """
 
     # The classes of torch.optim import torch's compiler, which takes longer than a short run.
 
-    def __init__(
-        self,
-        name: str,
-        parameter: torch.Tensor,
-        *,
-        momentum: float,
-        max_speed: float | None,
-        weight_decay: float,
-    ) -> None:
-        self._name, self._parameter, self._max_speed = name, parameter, max_speed
-        self._momentum, self._weight_decay = momentum, weight_decay
-        self._names = () if name == "sgd" and not momentum else MOMENTS[name]
+    def __init__(self, parameter: torch.Tensor, settings: Any) -> None:
+        self._parameter, self._settings = parameter, settings
+        self._name = settings.optimizer_name
+        plain = self._name == "sgd" and not settings.momentum
+        self._names = () if plain else MOMENTS[self._name]
         self.moments: dict[str, torch.Tensor] = {}
 
     def step(self, gradient: torch.Tensor, lr: float) -> None:
         """Change the parameter in place."""
-        downhill, decay = -gradient, self._weight_decay
+        downhill, decay = -gradient, self._settings.weight_decay
         if not self.moments:
-            zeros = {name: torch.zeros_like(self._parameter) for name in self._names}
-            self.moments = zeros | ({"step": torch.tensor(0.0)} if "step" in zeros else {})
+            self.moments = {
+                name: torch.tensor(0.0) if name == "step" else torch.zeros_like(self._parameter)
+                for name in self._names
+            }
         parameter = [self._parameter]
         if self._name == "clipup":
             self._clipup(downhill, lr)
         elif self._name == "sgd":
             sgd(
                 parameter, [downhill], [self.moments.get("momentum_buffer")], lr=lr,
-                momentum=self._momentum, weight_decay=decay, dampening=0, nesterov=False,
+                momentum=self._settings.momentum, weight_decay=decay, dampening=0, nesterov=False,
                 maximize=False,
             )  # fmt: skip
         else:
@@ -74,32 +72,25 @@ class Optimizer:
         lr: the length that the gradient adds to the velocity, which is the step. A weight decay in
         the gradient would depend on the scale of the utilities.
         """
-        assert self._max_speed is not None
         velocity = self.moments["velocity"]
-        velocity.mul_(CLIPUP_MOMENTUM).sub_(downhill, alpha=lr / length(downhill))
-        velocity.mul_(min(1.0, self._max_speed / max(length(velocity), 1e-30)))
-        self._parameter.mul_(1 - lr * self._weight_decay).add_(velocity)
+        velocity.mul_(CLIPUP_MOMENTUM).sub_(downhill, alpha=lr / norm(downhill))
+        velocity.mul_(min(1.0, self._settings.max_speed / max(norm(velocity), 1e-30)))
+        self._parameter.mul_(1 - lr * self._settings.weight_decay).add_(velocity)
 
     def finite(self) -> bool:
         """Return whether the parameter and the moments are finite."""
         tensors = [self._parameter, *self.moments.values()]
         return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
-    def load(self, moments: dict[str, torch.Tensor]) -> None:
+    def load(self, moments: Mapping[str, torch.Tensor]) -> None:
         """Continue with copies of these moments; raise ValueError unless they fit."""
-        if moments and set(moments) != {*self._names}:
-            raise ValueError(f"the optimiser's state holds {sorted(moments)}")
-        for name, value in moments.items():
-            shape = () if name == "step" else self._parameter.shape
-            least = {"step": 1, "exp_avg_sq": 0}.get(name, -math.inf)
-            if value.shape != shape or value.dtype != torch.float32:
-                raise ValueError(f"the optimiser's {name} is not of this network's shape")
-            if not (torch.isfinite(value) & (value >= least)).all():
-                raise ValueError(f"the optimiser's {name} is out of range")
-        self.moments = {name: moments[name].clone() for name in self._names if moments}
+        shapes = {name: () if name == "step" else self._parameter.shape for name in self._names}
+        if moments and {name: tensor.shape for name, tensor in moments.items()} != shapes:
+            raise ValueError("the optimiser's state is not that of this network")
+        self.moments = {name: tensor.clone() for name, tensor in moments.items()}
 
 
-def scheduled(schedule: str, update: int, updates: int) -> float:
+def schedule_factor(schedule: str, update: int, updates: int) -> float:
     """Return the factor of the learning rate after `update` of `updates` updates, from 1 to 0.
 
     schedule: constant (always 1), linear, or cosine (Loshchilov and Hutter 2017, equation 5).

@@ -2,24 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 
-from es import load_policy
-from es.errors import MisfitError, UsageError
-from tests.nets import Rich
-from tests.test_own import own
-from tests.test_own_runs import PLAIN, RICH
-
-
-def test_a_checkpoint_does_not_choose_what_is_imported(train, program):
-    path = train(*PLAIN, "--max-gradient-updates", 1)
-    for action in ((), ("--test", "--no-render")):
-        status, _, err = program("--restore", path, *action)
-        assert status == 2
-        assert "plays tests.nets:Plain, and would import its module" in err
-        assert "--net tests.nets:Plain" in err
-    with pytest.raises(UsageError, match=r"give net='tests\.nets:Plain'"):
-        load_policy(path)
+from es.errors import MisfitError
+from tests.networks.test_custom import own
+from tests.networks.test_custom_runs import PLAIN
 
 
 @pytest.mark.parametrize(
@@ -43,26 +29,10 @@ def test_the_network_of_a_checkpoint_must_match(train, program, flags, words):
     assert err.count("\n") == 1
 
 
-def test_another_class_under_the_same_name_is_refused(train, program, monkeypatch):
-    path = train(*RICH, "--max-gradient-updates", 1)
-    made = Rich.__init__
-
-    def other(self, *spaces):
-        made(self, *spaces)
-        self.register_buffer("more", torch.zeros(1))
-
-    monkeypatch.setattr(Rich, "__init__", other)
-    status, _, err = program(
-        "--restore", path, "--net", "tests.nets:Rich", "--max-gradient-updates", 2
-    )  # fmt: skip
-    assert (status, err.count("\n")) == (2, 1)
-    assert "does not fit --net tests.nets:Rich: more" in err
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ("--net Plain", "--net 'Plain': must be MODULE:CLASS"),
+        ("--net Plain", "--net 'Plain' must be MODULE:CLASS"),
         ("--net no_such:Plain", "--net no_such:Plain: cannot import no_such"),
         ("--net tests.nets:Plan", "has no such class; did you mean tests.nets:Plain?"),
         ("--net tests.nets:word", "has no such class"),
@@ -71,26 +41,29 @@ def test_another_class_under_the_same_name_is_refused(train, program, monkeypatc
             "--net tests.nets:Plain --net-kwargs depth=3",
             "depth=3: cannot be made as CLASS(observation_space, action_space) (TypeError",
         ),
-        ("--net tests.nets:Plain --net-kwargs extra=1", r"the shape (3,), and"),
+        ("--net tests.nets:Plain --net-kwargs extra=1", r"the shape (3,); these"),
         ("--net tests.nets:Failing --net-kwargs place=made", "space) (KeyError: 'boom')"),
         (
             "--net tests.nets:Failing --net-kwargs place=forward",
             "cannot be played by forward(observation, state) (KeyError",
         ),
-        ("--net tests.nets:Failing --net-kwargs place=text", "gives str, and"),
-        ("--net tests.nets:Failing --net-kwargs place=batch", "the shape (1, 2), and"),
+        ("--net tests.nets:Failing --net-kwargs place=text", "returns str; these"),
+        ("--net tests.nets:Failing --net-kwargs place=batch", "the shape (1, 2); these"),
         ("--net tests.nets:Failing --net-kwargs place=double", "torch.float64"),
         ("--net tests.nets:Failing --net-kwargs place=frozen", "none to train"),
         ("--net tests.nets:Failing --net-kwargs place=reserved", "optimizer.weight"),
         ("--net tests.nets:Failing --net-kwargs place=unsaved", "cannot be saved"),
-        ("--net tests.nets:Plain --small-net", "--small-net: is for the networks of this program"),
-        ("--net tests.nets:Plain --hidden-sizes 8", "--hidden-sizes 8: is for the networks"),
-        ("--net tests.nets:Plain --activation tanh", "--activation tanh: is for the networks"),
-        ("--net tests.nets:Plain --vbn", "--vbn: is for the networks"),
-        ("--net-kwargs width=3", "--net-kwargs width=3: are arguments of --net"),
-        ("--net tests.nets:Plain --net-kwargs width", "--net-kwargs width: must be arguments"),
+        ("--net tests.nets:Plain --small-net", "--small-net does not apply to --net"),
+        ("--net tests.nets:Plain --hidden-sizes 8", "--hidden-sizes 8 does not apply"),
+        ("--net tests.nets:Plain --activation tanh", "--activation tanh does not apply"),
+        ("--net tests.nets:Plain --vbn", "--vbn does not apply"),
+        ("--net tests.nets:Plain --net-kwargs width", "--net-kwargs width must be arguments"),
         ("--net tests.nets:Plain --init zero", "--init zero"),
-        ("--net tests.nets:Grid --obs-norm --env-name PongDeterministic-v4", "--obs-norm: images"),
+        ("--net tests.nets:Parts --obs-norm --env-name tests.strange:Scene-v0", "to Dict"),
+        (
+            "--net tests.nets:Grid --obs-norm --env-name PongDeterministic-v4",
+            "not apply to images",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_change_nothing(program, flags, words, tmp_path):
@@ -107,7 +80,7 @@ def test_a_network_that_fails_in_an_episode_is_shown_by_the_users_lines(program)
     assert status == 1
     assert "KeyError: 'boom'" in err
     assert "nets.py" in err
-    assert "own_actor.py" not in err
+    assert "custom.py" not in err
     assert "torch" not in err
 
 

@@ -5,22 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from es.rollouts.tasks import Snapshot, Task
 from gymnasium import spaces
 
 from es import count_outputs
+from es.algorithm.noise import Stream, derive_seeds
 from es.config import Config
-from es.environments.images import ImageView
 from es.envs import make_env
 from es.errors import UsageError
 from es.model import initial_theta
 from es.networks import make_actor
-from es.noise import Stream, derive_seeds
 from es.policy import describe, policy_module
 from es.rollouts.player import Player
+from es.rollouts.tasks import Snapshot, Task
 from tests.nets import Rich
 from tests.networks.descriptions import mlp
-from tests.strange import BOX, SPACES, Strange
+from tests.strange import SPACES
 
 
 def own(net, env_name="CartPole-v1", **settings):
@@ -111,34 +110,19 @@ def test_the_module_of_a_policy_gives_its_actors_outputs():
     )
 
 
-def test_the_entries_of_a_dict_are_seen_apart():
-    settings: Any = {"env_name": "tests.strange:Scene-v0", "obs_norm": True}
-    setup, _ = own("Parts", **settings)
-    assert setup.network["inputs"] == setup.normalized_inputs == 24 + 4 + 6
-    assert [*setup.unseen] == ["mission"]
+def test_the_entries_of_a_dict_are_a_dict_of_tensors():
+    setup, theta = own("Parts", "tests.strange:Scene-v0")
+    assert setup.normalized_inputs == 0
     actor: Any = setup.recipe.make_actor()
-    statistics = np.random.default_rng(0).normal(size=(2, 34))
-    actor.bind(np.zeros(3 * (42 * 42 + 34) + 3, np.float32), statistics)
+    actor.bind(theta)
     actor.reset()
     env: Any = setup.recipe.make_env()
-    seen = env.reset(seed=1)[0]
-    bare = env.unwrapped.observation_space
-    bare.seed(1)
-    raw = bare.sample()
-    tensors = actor._see(seen)
-    assert {key: tuple(tensor.shape) for key, tensor in tensors.items()} == {
-        "camera": (1, 42, 42), "grid": (2, 3, 4), "heading": (4,), "parts": (6,),
-    }  # fmt: skip
-    view = ImageView(Strange(bare["camera"], BOX))
-    view.reset()
-    np.testing.assert_array_equal(tensors["camera"], view(raw["camera"]))
-    numbers = [raw["grid"].reshape(-1), np.eye(4)[raw["heading"]], *raw["parts"]]
-    deviations = np.concatenate(numbers) - statistics[0]
-    np.testing.assert_allclose(
-        np.concatenate([tensors[key].reshape(-1) for key in ("grid", "heading", "parts")]),
-        np.clip(deviations * statistics[1], -5, 5), rtol=1e-5, atol=1e-6,
-    )  # fmt: skip
-    np.testing.assert_allclose(actor.observed(), [deviations, deviations**2], rtol=1e-6)
+    observation = env.reset(seed=1)[0]
+    tensors = actor._tensors(observation, env.observation_space)
+    assert tensors.keys() == observation.keys()
+    for key, tensor in tensors.items():
+        np.testing.assert_allclose(tensor, observation[key], rtol=1e-6)
+    assert actor.act(observation) in env.action_space
 
 
 @pytest.mark.parametrize("name", SPACES)

@@ -1,4 +1,4 @@
-"""Seed -> perturbation: the only place where seeds are derived and noise is drawn.
+"""Seeds, the noise drawn from them, and sums of noise.
 
 Every generator of a run is made from (run seed, update, stream, index), so that a draw depends
 neither on the number of workers nor on earlier draws.
@@ -20,7 +20,8 @@ Weights = Sequence[tuple[int, float]] | Sequence[tuple[int, float, float]]
 SumNoise = Callable[[Weights, int, float], FloatArray]  # `weighted_sum`, here or elsewhere
 
 WORTH_THREADS = 50_000  # numbers; for fewer, a thread takes longer than drawing them
-LEAF, FAN = 64, 8  # of the tree in which noise is summed: changing them changes results
+# Noise is summed in a tree, so that the nodes of a cluster can sum parts of it to the same bits.
+LEAF, FAN = 64, 8
 
 
 class Stream(IntEnum):
@@ -72,7 +73,7 @@ def draw(seed: int, out: FloatArray, fraction: float = 1.0) -> FloatArray:
     """Fill out, (P,) float32, with the standard normal noise of this seed, and return it.
 
     fraction: the share of numbers, chosen by the same seed, that are not set to 0. SFC64 is NumPy's
-    fastest generator; unlike torch's, its normals do not depend on the CPU's vector units.
+    fastest generator.
     """
     generator = np.random.Generator(np.random.SFC64(seed))
     generator.standard_normal(dtype=np.float32, out=out)
@@ -148,18 +149,18 @@ def perturb(
     noise: FloatArray,
     scale: float,
     out: FloatArray,
-    spread: FloatArray | None = None,
+    relative_sigma: FloatArray | None = None,
 ) -> FloatArray:
-    """Fill out, (P,) float32, with theta + scale * spread * noise, and return it.
+    """Fill out, (P,) float32, with theta + scale * relative_sigma * noise, and return it.
 
-    scale: a sign, which may be 0, times sigma. spread: (P,), each parameter's sigma relative to the
-    common one; None: 1.
+    scale: a sign, which may be 0, times sigma. relative_sigma: (P,), each parameter's sigma
+    relative to the common one; None: 1.
     """
     if scale == 0:
         np.copyto(out, theta)
         return out
     np.multiply(noise, np.float32(scale), out=out)
-    if spread is not None:
-        out *= spread
+    if relative_sigma is not None:
+        out *= relative_sigma
     out += theta
     return out

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from es.noise import (
+from es.algorithm.noise import (
     FAN,
     LEAF,
     WORTH_THREADS,
@@ -101,11 +101,11 @@ def test_perturb_mirrors_and_copies():
     assert np.array_equal(copy, theta)
 
 
-def test_a_spread_scales_the_noise_of_each_parameter():
-    theta, spread = np.linspace(-1, 1, 9, dtype=np.float32), np.arange(9, dtype=np.float32)
+def test_a_relative_sigma_scales_the_noise_of_each_parameter():
+    theta, relative_sigma = np.linspace(-1, 1, 9, dtype=np.float32), np.arange(9, dtype=np.float32)
     noise = draw(5, np.empty(9, np.float32))
-    found = perturb(theta, noise, -0.1, np.empty(9, np.float32), spread)
-    np.testing.assert_allclose(found, theta - 0.1 * spread * noise, rtol=1e-5, atol=1e-6)
+    found = perturb(theta, noise, -0.1, np.empty(9, np.float32), relative_sigma)
+    np.testing.assert_allclose(found, theta - 0.1 * relative_sigma * noise, rtol=1e-5, atol=1e-6)
 
 
 def test_a_fraction_of_the_noise_is_the_rest_of_it_set_to_0():

@@ -1,16 +1,16 @@
 """Optimisers and schedules, by the steps of a whole strategy."""
 
 import copy
-import math
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from es.algorithm.optimizer import Optimizer
+from es.algorithm.optimizers import Optimizer
 from es.algorithm.strategy import Strategy
-from tests.algorithm.formulas import SIZE, theta
+from es.config import Config
+from tests.algorithm.formulas import SIZE, make, theta
 from tests.checkpoints import same
 
 
@@ -26,7 +26,7 @@ def steps(strategy: Strategy, updates: int) -> list[tuple[np.ndarray, np.ndarray
 
 def test_momentum_and_weight_decay_of_sgd_against_their_formulas():
     """v = m v + g - w theta; theta += lr v (Salimans et al. 2017: L2 as a part of the gradient)."""
-    strategy = Strategy(theta(), n=8, sigma=0.05, lr=0.02, momentum=0.9, weight_decay=0.1, seed=1)
+    strategy = make(n=8, sigma=0.05, lr=0.02, momentum=0.9, weight_decay=0.1, seed=1)
     velocity = np.zeros(SIZE)
     for before, gradient in steps(strategy, 4):
         velocity = 0.9 * velocity + gradient - 0.1 * before
@@ -36,9 +36,7 @@ def test_momentum_and_weight_decay_of_sgd_against_their_formulas():
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_weight_decay_of_adam_is_l2_and_of_adamw_decoupled(optimizer):
-    strategy = Strategy(
-        theta(), n=8, sigma=0.05, lr=0.02, optimizer_name=optimizer, weight_decay=0.5, seed=1
-    )
+    strategy = make(n=8, sigma=0.05, lr=0.02, optimizer=optimizer, weight_decay=0.5, seed=1)
     first, second = np.zeros(SIZE), np.zeros(SIZE)
     for t, (before, gradient) in enumerate(steps(strategy, 4), start=1):
         g = gradient - (0.5 * before if optimizer == "adam" else 0)
@@ -52,8 +50,7 @@ def test_weight_decay_of_adam_is_l2_and_of_adamw_decoupled(optimizer):
 @pytest.mark.parametrize("decay", [0.0, 0.5])
 def test_clipup_against_its_formula(decay):
     """Toklu et al. 2020, algorithm 1; only the first step is shorter than the maximum speed."""
-    strategy = Strategy(
-        theta(), n=8, sigma=0.05, lr=0.03, optimizer_name="clipup", max_speed=0.04,
+    strategy = make(n=8, sigma=0.05, lr=0.03, optimizer="clipup", max_speed=0.04,
         weight_decay=decay, seed=1,
     )  # fmt: skip
     velocity, speeds = np.zeros(SIZE), []
@@ -72,7 +69,9 @@ def test_the_scale_of_the_gradient_changes_no_step_of_clipup_with_weight_decay()
     found = []
     for scale in (0.25, 1.0, 64.0):  # 0.5 * 2: that of the weight decay
         parameter = torch.full((SIZE,), 2.0)
-        optimizer = Optimizer("clipup", parameter, momentum=0, max_speed=0.1, weight_decay=0.5)
+        optimizer = Optimizer(
+            parameter, Config(optimizer="clipup", max_speed=0.1, weight_decay=0.5)
+        )
         optimizer.step(torch.full((SIZE,), scale), 0.075)
         found.append(parameter)
     assert torch.equal(found[0], found[1])
@@ -81,7 +80,7 @@ def test_the_scale_of_the_gradient_changes_no_step_of_clipup_with_weight_decay()
 
 
 @pytest.mark.parametrize(
-    ("name", "make"),
+    ("name", "torch_class"),
     [
         ("sgd", partial(torch.optim.SGD, weight_decay=0.1)),
         ("sgd", partial(torch.optim.SGD, momentum=0.9, weight_decay=0.1)),
@@ -89,11 +88,11 @@ def test_the_scale_of_the_gradient_changes_no_step_of_clipup_with_weight_decay()
         ("adamw", partial(torch.optim.AdamW, weight_decay=0.1)),
     ],
 )
-def test_steps_are_those_of_the_classes_of_torch_to_the_bit(name, make):
+def test_steps_are_those_of_the_classes_of_torch_to_the_bit(name, torch_class):
     ours, theirs = (torch.from_numpy(theta()) for _ in range(2))
-    reference = make([theirs], lr=0.02)
+    reference = torch_class([theirs], lr=0.02)
     momentum = reference.defaults.get("momentum", 0.0)
-    optimizer = Optimizer(name, ours, momentum=momentum, max_speed=None, weight_decay=0.1)
+    optimizer = Optimizer(ours, Config(optimizer=name, momentum=momentum, weight_decay=0.1))
     for update in range(5):
         gradient = torch.from_numpy(np.random.default_rng(update).standard_normal(SIZE, np.float32))
         optimizer.step(gradient, 0.02)
@@ -109,8 +108,8 @@ def test_schedules_and_decay_of_the_learning_rate():
         ("linear", [1, 0.75, 0.5, 0.25, 0]),
         ("cosine", [1, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2, 0]),
     ):
-        strategy = Strategy(
-            theta(), n=4, sigma=0.1, lr=0.1, lr_decay=0.5, lr_schedule=schedule, updates=4
+        strategy = make(
+            n=4, sigma=0.1, lr=0.1, lr_decay=0.5, lr_schedule=schedule, max_gradient_updates=4
         )
         for update, factor in enumerate(factors):
             lr = 0.1 * 0.5**update * factor
@@ -126,13 +125,12 @@ def test_schedules_and_decay_of_the_learning_rate():
     "change",
     [
         lambda moments: moments.update(exp_avg=torch.zeros(SIZE + 1)),
-        lambda moments: moments.update(exp_avg_sq=torch.full((SIZE,), math.nan)),
         lambda moments: moments.pop("exp_avg"),
         lambda moments: moments.update(more=torch.zeros(SIZE)),
     ],
 )
 def test_load_optimizer_refuses_moments_that_do_not_fit(change):
-    adam = Strategy(theta(), n=4, sigma=0.1, lr=0.1, optimizer_name="adam")
+    adam = make(n=4, sigma=0.1, lr=0.1, optimizer="adam")
     adam.tell([1.0, 2.0, 3.0, 4.0])
     moments = copy.deepcopy(adam.optimizer.moments)
     adam.optimizer.load(moments)
@@ -142,12 +140,10 @@ def test_load_optimizer_refuses_moments_that_do_not_fit(change):
 
 
 def test_the_momentum_of_sgd_is_a_moment_too():
-    first, second = (
-        Strategy(theta(), n=4, sigma=0.1, lr=0.1, momentum=0.9, seed=seed) for seed in (1, 2)
-    )
+    first, second = (make(n=4, sigma=0.1, lr=0.1, momentum=0.9, seed=seed) for seed in (1, 2))
     first.tell([1.0, 2.0, 3.0, 4.0])
     second.optimizer.load(copy.deepcopy(first.optimizer.moments))
     assert same(first.optimizer.moments, second.optimizer.moments)
-    plain = Strategy(theta(), n=4, sigma=0.1, lr=0.1)
+    plain = make(n=4, sigma=0.1, lr=0.1)
     with pytest.raises(ValueError, match="optimiser"):
         plain.optimizer.load(first.optimizer.moments)

@@ -1,0 +1,230 @@
+"""Networks given by --net: torch modules of the user's, played as they are.
+
+Only workers that play such a network import this module, and torch.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import Space, spaces
+from torch import Tensor, nn
+
+from es.algorithm.noise import (
+    DoubleArray,
+    FloatArray,
+    Stream,
+    derive_seeds,
+    seed_shared_generators,
+)
+from es.config import FIELDS, OF_OUR_NETWORKS, Config, flag_with_value, read_assignments
+from es.environments.spaces import describe_actions, seen_as_image
+from es.errors import MisfitError, UsageError, as_usage_error, find_named
+from es.networks import clip_of, kernels, outputs_needed, split
+from es.networks.actors import NoiseSeeds, empty_statistics, make_decoder
+
+RESERVED = ("optimizer.", "normalizer.", "sigma.", "vbn_batch")  # names in checkpoints
+
+
+class Custom(NamedTuple):
+    """What a process needs to make the module, besides the description; it can be pickled.
+
+    observations, actions: the spaces that the constructor gets. untrained: the arrays of the
+    module's state dict that theta does not hold, by name: buffers, and parameters that require no
+    gradient.
+    """
+
+    observations: Space
+    actions: Space
+    untrained: dict[str, np.ndarray]
+
+
+def count_outputs(space: Space, bins: int | None = None) -> int:
+    """Return how many outputs a network needs to choose actions of a space.
+
+    bins: --action-bins, if that is given. Raise UsageError if the space is not supported.
+    """
+    return outputs_needed(describe_actions(space, "") | {"bins": bins})
+
+
+def describe_custom(
+    config: Config,
+    observations: Space,
+    action_space: Space,
+    actions: dict[str, Any],
+    saved: Mapping[str, Tensor] | None,
+) -> tuple[dict[str, Any], Custom, FloatArray]:
+    """Return the network's description, what its module needs, and its initial parameters.
+
+    observations: the space that the policy sees. actions: the description of action_space. saved:
+    a checkpoint's tensors by name, of which the untrained ones are taken. The parameters are (P,)
+    float32. Raise UsageError if the module cannot be made, played or saved.
+    """
+    named = f"--net {config.net}"
+    for name in OF_OUR_NETWORKS:
+        value = getattr(config, name)
+        if value != FIELDS[name].default:
+            raise UsageError(
+                f"{flag_with_value(name, value)} does not apply to {named}. Remove it, and give "
+                "your class its arguments by --net-kwargs"
+            )
+    if config.obs_norm and isinstance(observations, spaces.Dict):
+        raise UsageError(f"--obs-norm does not apply to Dict observations, which {named} gets")
+    if config.obs_norm and seen_as_image(observations):
+        raise UsageError("--obs-norm does not apply to images, which are normalised anyway")
+    network: dict[str, Any] = {
+        "kind": "custom",
+        "net": config.net,
+        "kwargs": read_assignments(config.net_kwargs),
+        "inputs": math.prod(observations.shape or ()),
+        "normalize": config.obs_norm,
+        "obs_clip": config.obs_clip,
+        "actions": actions,
+    }
+    (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
+    if saved is None:  # a program that loads a policy keeps its generators
+        seed_shared_generators(seed)
+    module = make_custom_module(network, Custom(observations, action_space, {}), seed)
+    trained = {name: each for name, each in module.named_parameters() if each.requires_grad}
+    if not trained:
+        raise UsageError(f"{named}: no parameter requires a gradient, so there is none to train")
+    for name, parameter in trained.items():
+        if parameter.dtype != torch.float32:
+            raise UsageError(f"{named}: {name} holds {parameter.dtype}; make it torch.float32")
+    network["shapes"] = {name: list(each.shape) for name, each in trained.items()}
+    untrained = {name: each for name, each in module.state_dict().items() if name not in trained}
+    for name in module.state_dict():
+        if name.startswith(RESERVED):
+            raise UsageError(f"{named}: {name} is a name of the checkpoint's own. Rename it")
+    with as_usage_error(f"--restore {config.restore}: does not fit {named}"):
+        found = {name: tensor for name, tensor in (saved or {}).items() if name in untrained}
+        module.load_state_dict(found, strict=False)
+    with as_usage_error(f"{named}: cannot be saved"):
+        arrays = {name: each.numpy().copy() for name, each in untrained.items()}
+        theta = np.concatenate([each.detach().numpy().ravel() for each in trained.values()])
+    return network, Custom(observations, action_space, arrays), theta
+
+
+def make_custom_module(network: Mapping[str, Any], custom: Custom, seed: int = 0) -> nn.Module:
+    """Make the described module, and call it with zeros; raise UsageError if that fails.
+
+    seed: of torch's generator, which is left as it was.
+    """
+    named, kwargs = f"--net {network['net']}", network["kwargs"]
+    make = find_named("--net", network["net"], "class")
+    arguments = "".join(f" {key}={value}" for key, value in kwargs.items())
+    flags = f"{named} --net-kwargs{arguments}" if kwargs else named
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        with as_usage_error(f"{flags}: cannot be made as CLASS(observation_space, action_space)"):
+            module: Any = make(custom.observations, custom.actions, **kwargs)
+        if not isinstance(module, nn.Module):
+            raise UsageError(f"{named}: must make a torch.nn.Module, not {type(module).__name__}")
+        module.eval()
+        with as_usage_error(f"{named}: cannot be played by forward(observation, state)"):
+            # This makes the parameters of lazy layers.
+            outputs, _ = with_state(module(_zeros(custom.observations), None))
+        tensors = {name: torch.from_numpy(array) for name, array in custom.untrained.items()}
+        module.load_state_dict(tensors, strict=False)
+    wanted = outputs_needed(network["actions"])
+    found = type(outputs).__name__
+    if isinstance(outputs, Tensor):
+        found = f"{outputs.dtype} of the shape {tuple(outputs.shape)}"
+    if found != f"torch.float32 of the shape ({wanted},)":
+        raise UsageError(
+            f"{named}: its forward returns {found}; these actions need torch.float32 of the shape "
+            f"({wanted},), as es.count_outputs(action_space) says, alone or with a state"
+        )
+    return module
+
+
+def with_state(result: Any) -> tuple[Any, Any]:
+    """Return the outputs and the state for the next step, from what `forward` returns."""
+    return result if isinstance(result, tuple) and len(result) == 2 else (result, None)
+
+
+class TorchActor:
+    """Play the user's module, one observation at a time.
+
+    outputs: (outputs,), of the last observation.
+    """
+
+    def __init__(self, network: Mapping[str, Any], custom: Custom) -> None:
+        self._network, self._space = network, custom.observations
+        self._module = make_custom_module(network, custom)
+        self._parameters = dict(self._module.named_parameters())
+        # An episode may change buffers, and the next one begins with those of the first.
+        self._buffers = {name: each.clone() for name, each in self._module.named_buffers()}
+        self._statistics: DoubleArray | None = None
+        if network["normalize"]:
+            self._statistics = empty_statistics(network["inputs"])
+        self._clip = clip_of(network)
+        self.outputs = np.zeros(outputs_needed(network["actions"]), np.float32)
+        self._decode = make_decoder(network["actions"], self.outputs)
+        self._state: Any = None
+
+    def bind(self, theta: FloatArray, statistics: DoubleArray | None = None) -> None:
+        """Use theta: (P,) float32, and statistics: (2, inputs) for the observations."""
+        for name, part in split(self._network, theta).items():
+            np.copyto(self._parameters[name].detach().numpy(), part)
+        if self._statistics is not None and statistics is not None:
+            self._statistics[:2] = statistics
+
+    def reset(self, seed: int | None = None, noise_seeds: NoiseSeeds = None) -> None:
+        """Start the episode of a seed, also of what the module draws by torch."""
+        self._decode.reset(seed, noise_seeds)
+        if seed is not None:
+            torch.default_generator.manual_seed(seed)
+        with torch.inference_mode():
+            for name, buffer in self._module.named_buffers():
+                buffer.copy_(self._buffers[name])
+        if self._statistics is not None:
+            self._statistics[2:] = 0
+        self._state = None
+
+    def act(self, observation: Any) -> Any:
+        """Return the action for an observation; raise MisfitError if it does not fit."""
+        with torch.inference_mode():
+            tensors = self._tensors(observation, self._space)
+            outputs, self._state = with_state(self._module(tensors, self._state))
+            array = outputs.numpy()
+        if array.shape != self.outputs.shape:
+            raise ValueError(f"the network returns {array.shape} outputs, not {self.outputs.shape}")
+        np.copyto(self.outputs, array)
+        return self._decode(int(self.outputs.argmax()))
+
+    def observed(self) -> DoubleArray | None:
+        """Return sums of the deviations since the reset and of their squares: (2, inputs)."""
+        return None if self._statistics is None else self._statistics[2:].copy()
+
+    def _tensors(self, observation: Any, space: Space) -> Any:
+        """Return a new float32 tensor, or a dict of them, since the module may keep it."""
+        if isinstance(space, spaces.Dict):
+            return {key: self._tensors(observation[key], part) for key, part in space.items()}
+        try:
+            array = np.asarray(observation, np.float64)
+        except (TypeError, ValueError):
+            array = np.empty(0)
+        if array.shape != (space.shape or ()):
+            raise MisfitError(
+                f"its observation is {type(observation).__name__}, and should hold numbers in the "
+                f"shape {space.shape}",
+                steps_ago=1,
+            )
+        # torch's own memory: its alignment decides how the module's sums are rounded.
+        tensor = torch.empty(array.shape)
+        if self._statistics is None:
+            with np.errstate(over="ignore"):
+                np.copyto(tensor.numpy(), array)
+        else:
+            flat = np.ascontiguousarray(array).reshape(-1)
+            kernels.normalize(flat, self._statistics, self._clip, tensor.numpy().reshape(-1))
+        return tensor
+
+
+def _zeros(space: Space) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _zeros(part) for key, part in space.items()}
+    return torch.zeros(space.shape or ())

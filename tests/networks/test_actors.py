@@ -1,0 +1,390 @@
+"""The actors against the torch modules, and actions out of outputs."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from es.algorithm.noise import action_noise
+from es.config import Config
+from es.environments.spaces import describe_actions
+from es.errors import MisfitError
+from es.model import ConvLSTM, flatten, initial_theta, make_module, unflatten
+from es.networks import make_actor, outputs_needed
+from es.networks.actors import Box, Sampler, make_decoder
+from es.policy import describe
+from tests.networks.descriptions import box, convlstm, discrete, mlp
+
+MLP_NETWORK, CONV_NETWORK = mlp(), convlstm()
+
+
+def assert_same_logits(actor, expected):
+    expected = expected.numpy()
+    assert np.abs(actor.outputs - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        MLP_NETWORK,
+        mlp(1, 1),
+        mlp(376, 130),
+        mlp(hidden=[]),
+        mlp(hidden=[16], activation="tanh"),
+        mlp(3, 40, hidden=[33, 70, 5], activation="relu"),
+        CONV_NETWORK,
+        convlstm(18),
+    ],
+)
+@pytest.mark.parametrize("scale", [0.1, 1.0, 5.0])
+def test_the_actor_computes_what_the_module_does(network, scale):
+    """On random parameters, small and large, and after another episode with other ones."""
+    rng = np.random.default_rng(0)
+    actor, module = make_actor(network), make_module(network).requires_grad_(False)
+    shape = (network["inputs"],) if network["kind"] == "mlp" else (1, 42, 42)
+    for episode in range(2):
+        theta = np.float32(scale) * initial_theta(network, seed=episode)
+        module.load_state_dict(unflatten(network, theta))
+        actor.bind(theta)
+        actor.reset()
+        state = None
+        for _ in range(30):
+            observation = rng.normal(size=shape).astype(np.float32)
+            logits, state = module(torch.from_numpy(observation), state)
+            assert actor.act(observation) == int(logits.argmax())
+            assert_same_logits(actor, logits)
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "PongDeterministic-v4"])
+def test_the_actor_keeps_to_the_module_over_a_whole_episode(name):
+    setup, theta = describe(Config(env_name=name, seed=1), None)
+    network, env = setup.network, setup.recipe.make_env()
+    actor, module = make_actor(network), make_module(network).requires_grad_(False)
+    module.load_state_dict(unflatten(network, theta))
+    actor.bind(theta)
+    actor.reset()
+    observation, state, over, steps = env.reset(seed=3)[0], None, False, 0
+    while not over:
+        action = actor.act(observation)
+        logits, state = module(torch.from_numpy(observation), state)
+        assert_same_logits(actor, logits)
+        observation, _, terminated, truncated, _ = env.step(action)
+        over = terminated or truncated
+        steps += 1
+    assert steps > (5 if network["kind"] == "mlp" else 700)
+
+
+@pytest.mark.parametrize("network", [MLP_NETWORK, CONV_NETWORK])
+@pytest.mark.parametrize("scale", [0.1, 0.01])
+def test_small_activations_keep_their_digits(network, scale):
+    """Without biases, which would hide the loss of digits near 0."""
+    parameters = unflatten(network, initial_theta(network, 0))
+    for name in parameters:
+        parameters[name] *= 0 if "bias" in name else scale
+    actor, module = make_actor(network), make_module(network).requires_grad_(False)
+    module.load_state_dict(parameters)
+    actor.bind(flatten(network, parameters))
+    actor.reset()
+    shape, state = (4,) if network["kind"] == "mlp" else (1, 42, 42), None
+    for seed in range(5):
+        observation = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+        logits, state = module(torch.from_numpy(observation), state)
+        actor.act(observation)
+        assert_same_logits(actor, logits)
+
+
+def test_an_observation_of_another_size_is_an_error():
+    actor = make_actor(MLP_NETWORK)
+    for size in (3, 5):
+        with pytest.raises(ValueError, match="should hold 4 numbers"):
+            actor.act(np.zeros(size, np.float32))
+    with pytest.raises(ValueError, match="shape"):
+        make_actor(CONV_NETWORK).act(np.zeros((1, 10, 10), np.float32))
+
+
+def test_reset_forgets_the_episode_before():
+    actor = make_actor(CONV_NETWORK)
+    actor.bind(initial_theta(CONV_NETWORK, 0))
+    image = np.random.default_rng(0).normal(size=(1, 42, 42)).astype(np.float32)
+
+    def play() -> list[list[float]]:
+        actor.reset()
+        logits = []
+        for _ in range(2):
+            actor.act(image)
+            logits.append(actor.outputs.tolist())
+        return logits
+
+    first = play()
+    assert first[0] != first[1]
+    assert play() == first
+
+
+@pytest.mark.parametrize("hidden", [[7], [13, 30]])
+def test_an_infinite_input_saturates_tanh_as_in_torch(hidden):
+    """Widths that are no multiples of 8 are padded; the padding must not become NaN."""
+    network = mlp(3, 5, hidden=hidden, activation="tanh")
+    theta = initial_theta(network, 0)
+    actor, module = make_actor(network), make_module(network)
+    actor.bind(theta)
+    observation = np.array([np.inf, 0.3, 1.0], np.float32)
+    actor.act(observation)
+    module.load_state_dict(unflatten(network, theta))
+    expected = module(torch.from_numpy(observation))[0].detach().numpy()
+    assert np.isfinite(expected).all()
+    np.testing.assert_allclose(actor.outputs, expected, rtol=1e-5)
+
+
+def test_a_linear_policy_is_one_matrix():
+    network = mlp(3, 2, hidden=[])
+    theta = np.array([1, 2, 3, 4, 5, 6, 0.5, -0.5], np.float32)
+    actor = make_actor(network)
+    actor.bind(theta)
+    actor.act(np.array([1, 0, -1], np.float32))
+    assert actor.outputs.tolist() == [-1.5, -2.5]
+
+
+@pytest.mark.parametrize("clip", [5.0, 0.5, 0])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_observations_are_normalised_clipped_and_summed(kind, clip):
+    network = mlp(3, 4, activation="tanh", obs_clip=clip)
+    most = clip or np.inf
+    actor, plain = make_actor(network | {"normalize": True}), make_actor(network)
+    theta = initial_theta(network, 0)
+    statistics = np.array([[1.0, -2.0, 100.0], [0.5, 3.0, 1e4]])
+    actor.bind(theta, statistics)
+    plain.bind(theta)
+    rng = np.random.default_rng(0)
+    for _ in range(2):  # the second time to see that a reset forgets the sums
+        seen = (100 * rng.normal(size=(20, 3))).astype(kind)
+        actor.reset()
+        for observation in seen:
+            actor.act(observation)
+            normalized = (observation - statistics[0]) * statistics[1]
+            plain.act(np.clip(normalized, -most, most).astype(np.float32))
+            np.testing.assert_allclose(actor.outputs, plain.outputs, rtol=1e-5, atol=1e-6)
+        deviations = seen.astype(np.float64) - statistics[0]
+        observed = actor.observed()
+        assert observed is not None
+        np.testing.assert_allclose(observed[0], deviations.sum(axis=0), rtol=1e-9)
+        np.testing.assert_allclose(observed[1], (deviations**2).sum(axis=0), rtol=1e-9)
+    assert plain.observed() is None
+
+
+def read_only(x):
+    return np.frombuffer(x.astype(np.float64).tobytes())
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [np.float64, np.int64, np.uint8, lambda x: np.repeat(x, 2)[::2], list, read_only],
+)
+def test_the_mlp_takes_observations_of_any_type(convert):
+    actor, expected = make_actor(MLP_NETWORK), make_actor(MLP_NETWORK)
+    observation = np.array([1, 2, 0, 5], np.float32)
+    for each in (actor, expected):
+        each.bind(initial_theta(MLP_NETWORK, 0))
+        each.reset()
+    assert actor.act(convert(observation)) == expected.act(observation)
+    assert np.array_equal(actor.outputs, expected.outputs)
+
+
+@pytest.mark.parametrize(
+    "misfit",
+    [5, np.ones(1), np.ones(1, np.float32), np.ones((4, 1)), np.ones(5), [1, 2, 3], None,
+     np.ones(4, complex), ["1", "2", "3", "4"], [[1], [2, 3], 4, 5], {"x": 1}],
+)  # fmt: skip
+@pytest.mark.parametrize("before", [np.zeros(4, np.float32), np.zeros(4, int)])
+def test_the_mlp_takes_no_observation_of_another_shape_or_kind(misfit, before):
+    """NumPy would repeat a single number, and drop imaginary parts; text would be read."""
+    actor = make_actor(MLP_NETWORK)
+    actor.bind(initial_theta(MLP_NETWORK, 0))
+    actor.reset()
+    actor.act(before)
+    with pytest.raises(MisfitError, match=r"its observation has the shape .* 4 numbers"):
+        actor.act(misfit)
+    actor.act(before)
+
+
+def virtually_normalized(module, reference, image):
+    """The convolutions with every step written out, on a batch: (N, 1, 42, 42)."""
+    for number in range(1, 5):
+        conv, norm = getattr(module, f"conv{number}"), getattr(module, f"norm{number}")
+        reference, image = (
+            functional.conv2d(x, conv.weight, None, 2, 1) for x in (reference, image)
+        )
+        mean = reference.mean(dim=(0, 2, 3), keepdim=True)
+        std = ((reference - mean) ** 2).mean(dim=(0, 2, 3), keepdim=True).add(1e-5).sqrt()
+        scale, shift = norm.weight[:, None, None], norm.bias[:, None, None]
+        reference, image = (
+            functional.selu(scale * (x - mean) / std + shift) for x in (reference, image)
+        )
+    return image
+
+
+def test_virtual_batch_normalisation_against_its_formula():
+    network = convlstm(vbn=True)
+    rng = np.random.default_rng(0)
+    reference = rng.normal(size=(20, 1, 42, 42)).astype(np.float32)
+    theta = initial_theta(network, 0)
+    assert "conv1.bias" not in network["shapes"]
+    theta += 0.1 * rng.normal(size=theta.size).astype(np.float32)
+    module = make_module(network).requires_grad_(False)
+    module.load_state_dict(unflatten(network, theta))
+    assert isinstance(module, ConvLSTM)
+    module.refer_to(torch.from_numpy(reference))
+    actor = make_actor(network, reference)
+    state = None
+    for _ in range(2):
+        actor.bind(theta)
+        actor.reset()
+        state = None
+        for _ in range(5):
+            image = (1 + 2 * rng.normal(size=(1, 42, 42))).astype(np.float32)
+            features = virtually_normalized(
+                module, *map(torch.from_numpy, (reference, image[None]))
+            )
+            hidden, _ = module.lstm(features.flatten(1), state)
+            logits, state = module(torch.from_numpy(image), state)
+            expected = module.actor_linear(hidden)[0]
+            torch.testing.assert_close(logits, expected, rtol=1e-3, atol=1e-4)
+            actor.act(image)
+            np.testing.assert_allclose(actor.outputs, expected.numpy(), rtol=2e-3, atol=2e-4)
+        theta *= np.float32(1.5)  # statistics are those of the parameters that are bound
+        module.load_state_dict(unflatten(network, theta))
+        module.refer_to(torch.from_numpy(reference))
+
+
+def test_virtual_batch_normalisation_needs_its_batch():
+    with pytest.raises(ValueError, match="without its batch"):
+        make_actor(convlstm(vbn=True))
+
+
+def decode(actions, outputs, noise_seeds=None):
+    outputs = np.array(outputs, np.float32)
+    assert outputs.size == outputs_needed(actions)
+    decoder = make_decoder(actions, outputs)
+    decoder.reset(None, noise_seeds)
+    return decoder(int(outputs.argmax()))
+
+
+def test_discrete_actions_count_from_where_the_space_does():
+    assert decode(discrete(3), [0.5, 2.0, 1.0]) == 1
+    assert decode(discrete(3, start=-1), [0.5, 2.0, 1.0]) == 0
+
+
+def test_multi_discrete_actions_are_the_best_of_each_group():
+    actions = {
+        "kind": "multi-discrete", "counts": [2, 3, 1, 4], "start": [0, 5, 0, 0], "shape": [2, 2],
+        "dtype": "int32",
+    }  # fmt: skip
+    action = decode(actions, [0, 1, 9, 8, 7, -3, 1, 2, 4, 3])
+    assert action.tolist() == [[1, 5], [0, 2]]
+    assert action.dtype == np.int32
+
+
+def test_multi_binary_actions_are_the_signs():
+    action = decode({"kind": "multi-binary", "shape": [2, 2]}, [0.1, -0.1, 0.0, 3.0])
+    assert action.tolist() == [[1, 0], [0, 1]]
+
+
+def test_continuous_actions_are_tanh_scaled_to_the_bounds():
+    low, high = [-1.0, -2.0, 0.0, -0.4], [1.0, 6.0, 0.5, 0.4]
+    outputs = np.array([0.3, -0.7, 100.0, -100.0])
+    action = decode(box(low, high), outputs)
+    expected = np.array(low) + (np.tanh(outputs) + 1) / 2 * (np.array(high) - np.array(low))
+    np.testing.assert_allclose(action, expected, rtol=1e-5, atol=1e-6)
+    assert (action >= np.array(low, np.float32)).all()
+    assert (action <= np.array(high, np.float32)).all()
+    shaped = decode(box(low, high, shape=[2, 2], dtype="float64"), outputs)
+    assert (shaped.shape, shaped.dtype) == ((2, 2), np.float64)
+
+
+def test_continuous_actions_can_be_the_outputs_clipped_to_the_bounds():
+    low, high = [-1.0, -2.0, 0.0, -0.5], [1.0, 6.0, 0.5, 0.5]
+    action = decode(box(low, high, squash="clip"), [0.25, -7.0, 0.75, 0.5])
+    assert action.tolist() == [0.25, -2.0, 0.5, 0.5]
+
+
+def test_whole_numbers_are_the_nearest():
+    space = gymnasium.spaces.Box(-3, 9, (2, 2), np.int16)
+    actions = describe_actions(space, "")
+    outputs = [-100.0, 100.0, 0.0, np.arctanh((5.6 - 3) / 6)]
+    action = decode(actions, outputs)
+    assert (action.tolist(), action.dtype) == ([[-3, 9], [3, 6]], np.int16)
+    assert decode(actions, outputs, noise_seeds=(1, 2)) in space
+    noisy = decode(actions | {"noise": 50.0}, outputs, noise_seeds=(1, 2))
+    assert noisy in space
+    assert set(noisy.reshape(-1).tolist()) <= {-3, 9}  # beyond which all of that noise goes
+    assert decode(actions | {"bins": 2}, [0, 1, 1, 0, 0, 1, 0, 1]).tolist() == [[9, -3], [9, 9]]
+
+
+@pytest.mark.parametrize("changes", [{}, {"bins": 3}, {"noise": 1.0}, {"squash": "clip"}])
+def test_bounds_that_are_doubles_are_kept(changes):
+    """float32(0.1) is above 0.1."""
+    space = gymnasium.spaces.Box(np.array([-0.1, -0.3]), np.array([0.1, -0.1]), dtype=np.float64)
+    actions = describe_actions(space, "") | changes
+    size = outputs_needed(actions)
+    for outputs in (np.full(size, 100.0), np.full(size, -100.0), np.arange(size), -np.arange(size)):
+        action = decode(actions, outputs, noise_seeds=(1, 2))
+        assert space.contains(action)
+
+
+def test_bins_are_spread_evenly_over_each_dimension():
+    actions = box([-1.0, 0.0], [1.0, 10.0], bins=5)
+    assert decode(actions, [0, 0, 0, 1, 0, 9, 8, 7, 6, 5]).tolist() == [0.5, 0.0]
+    assert decode(actions, [3, 0, 0, 1, 0, 5, 6, 7, 8, 9]).tolist() == [-1.0, 10.0]
+
+
+def test_an_action_is_not_written_over_by_the_next():
+    outputs = np.zeros(1, np.float32)
+    decoder = make_decoder(box([-1.0], [1.0]), outputs)
+    first = decoder(0)
+    outputs[:] = 1
+    assert decoder(0) > first == 0
+
+
+@pytest.mark.parametrize("bins", [None, 3])
+def test_noise_is_that_of_the_tasks_seeds_and_stays_in_bounds(bins):
+    actions = box([-1.0, -0.0625], [1.0, 0.0625], noise=0.1, bins=bins)
+    low, high = (np.array(actions[name], np.float32) for name in ("low", "high"))
+    outputs = np.zeros(outputs_needed(actions), np.float32)
+    decoder = Box(actions, outputs)
+    quiet = decoder(0)
+    assert decoder(0).tolist() == quiet.tolist()
+    decoder.reset(None, (3, 4))
+    noisy = [decoder(0) for _ in range(200)]
+    generator = action_noise((3, 4))
+    for action in noisy:
+        expected = quiet + np.float32(0.1) * generator.standard_normal(2, dtype=np.float32)
+        assert action.tolist() == np.clip(expected, low, high).tolist()
+    assert max(action[1] for action in noisy) == 0.0625
+    decoder.reset(None, (3, 4))
+    assert decoder(0).tolist() == noisy[0].tolist()
+    decoder.reset(None, (3, 5))
+    assert decoder(0).tolist() != noisy[0].tolist()
+
+
+@pytest.mark.parametrize("multi", [False, True])
+def test_drawn_actions_have_the_probabilities_of_the_softmax(multi):
+    outputs = np.array([0.5, -1.0, 2.0, 0.0, 0.7], np.float32)
+    actions = discrete(5, start=3) | {"sample": True}
+    if multi:
+        actions = {
+            "kind": "multi-discrete", "counts": [3, 2], "start": [0, 4], "shape": [2],
+            "dtype": "int64", "sample": True,
+        }  # fmt: skip
+    decoder = make_decoder(actions, outputs)
+    assert isinstance(decoder, Sampler)
+    decoder.reset(7, None)
+    drawn = np.array([decoder(0) for _ in range(20_000)]).reshape(20_000, -1)
+    start = 0
+    for column, count in enumerate([3, 2] if multi else [5]):
+        group = np.exp(outputs[start : start + count])
+        first = [0, 4][column] if multi else 3
+        found = np.bincount(drawn[:, column] - first, minlength=count) / len(drawn)
+        np.testing.assert_allclose(found, group / group.sum(), atol=0.015)
+        start += count
+    decoder.reset(7, None)
+    assert np.array_equal(decoder(0), drawn[0] if multi else drawn[0, 0])

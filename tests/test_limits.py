@@ -1,0 +1,96 @@
+"""A system that allows too few processes or threads, or too little memory: one line says so."""
+
+import errno
+import json
+import os
+import threading
+from typing import Any
+
+import pytest
+
+from es.config import Config
+from es.errors import LimitError, execute
+from es.rollouts import pool as pool_module
+from es.rollouts.pool import WorkerPool
+from es.sweeps import trial
+from tests.fakes import recipe
+from tests.processes import run_python
+
+NO_PROCESS = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+NO_THREAD = RuntimeError("can't start new thread")
+SAID = "the system allows no more processes or threads"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (NO_PROCESS, f"error: --workers: {SAID} ([Errno 11] "),
+        (NO_THREAD, f"error: --workers: {SAID} (can't start new thread); raise the limit ("),
+        (MemoryError(), "error: the system allows too little memory (MemoryError); raise"),
+        (
+            ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+            "error: the system allows too little memory (ImportError: libtorch_cpu.so: failed",
+        ),
+    ],
+)
+def test_a_program_that_meets_a_limit_ends_with_one_line(capsys, error, said):
+    def fail(interrupts):
+        raise error
+
+    assert execute(fail) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(said)
+
+
+def without_threads(self):
+    raise NO_THREAD
+
+
+def test_a_run_whose_reports_get_no_thread_ends_with_one_line(program, monkeypatch):
+    monkeypatch.setattr(threading.Thread, "start", without_threads)
+    options = ("--env-name", "CartPole-v1", "--small-net", "--n", 2, "--workers", 0)
+    status, _, err = program(*options)
+    assert status == 1
+    assert err.startswith(f"error: --workers: {SAID} (can't start new thread); ")
+    assert err.count("\n") == 1
+
+
+def test_a_worker_that_cannot_be_started_ends_the_run(monkeypatch):
+    def start(self):
+        raise EOFError("unexpected EOF")
+
+    monkeypatch.setattr("multiprocessing.process.BaseProcess.start", start)
+    monkeypatch.setattr(pool_module, "PAUSE_SECONDS", 0.01)
+    with pytest.raises(LimitError, match=SAID):
+        WorkerPool(recipe(), size=10, members=2)
+
+
+def test_a_fork_server_without_processes_prints_nothing():
+    program = "import errno, os; import es.environments.preload\nraise {}"
+    silent = run_python(program.format("OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))"))
+    assert (silent.returncode, silent.stderr) == (1, "")
+    assert "ValueError: mine" in run_python(program.format("ValueError('mine')")).stderr
+
+
+def test_a_trial_that_gets_no_thread_leaves_its_error(tmp_path, monkeypatch):
+    def end_with_parent(clean_up):
+        raise NO_THREAD
+
+    monkeypatch.setattr(trial, "end_with_parent", end_with_parent)
+    unused: Any = None
+    with pytest.raises(LimitError):
+        trial._play(unused, tmp_path, unused)
+    assert SAID in json.loads((tmp_path / trial.OUTCOME).read_text())["error"]
+
+
+def test_a_sweep_whose_fork_server_ends_says_so(tmp_path, monkeypatch):
+    pytest.importorskip("optuna")
+    from es.sweeps.running_trial import RunningTrial
+
+    def start(self):
+        raise EOFError
+
+    monkeypatch.setattr("multiprocessing.process.BaseProcess.start", start)
+    unused: Any = None
+    with pytest.raises(LimitError, match=SAID):
+        RunningTrial(unused, Config(), tmp_path / "trial", unused)
