@@ -1,4 +1,4 @@
-"""Real processes: interruptions, sudden deaths, the terminal, start-up from another folder."""
+"""Whole programs: interruptions, sudden deaths, the terminal, start-up from another folder."""
 
 import contextlib
 import os
@@ -22,10 +22,10 @@ SLOW = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--n", 4, "--run-dir"
     [pytest.param(signal.SIGINT, marks=pytest.mark.picture), signal.SIGTERM, signal.SIGHUP],
 )
 def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start, number):
-    process = start(*ENDLESS)
+    process = start(*ENDLESS, "--workers", 2)
     wait_until(lambda: has_rows(RUN, 3))
     pids = descendants(process.pid)
-    assert len(pids) > 41
+    assert len(pids) > 2
     os.killpg(process.pid, number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (128 + number, "")
@@ -45,34 +45,26 @@ def test_an_interrupt_before_the_first_update_leaves_a_run_to_carry_on(start):
     assert read(run / "latest.safetensors").counters.update == 0
 
 
-@pytest.fixture
-def sockets(tmp_path, monkeypatch):
-    """The folders that multiprocessing makes for the programs that the test starts."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    return lambda: list(tmp_path.glob("pymp-*"))
-
-
-def test_an_interrupt_during_start_up_is_quiet_and_leaves_nothing(start, sockets):
+def test_an_interrupt_during_start_up_is_quiet_and_leaves_no_process(start):
     process = start(*SLOW)
     wait_until(lambda: len(descendants(process.pid)) >= 2)  # the fork server is importing
     time.sleep(0.2)
+    pids = descendants(process.pid)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
     assert out.count("\n") <= 1  # what begins
-    wait_until(lambda: not sockets())
+    wait_until(lambda: all_gone(pids))
 
 
-def test_the_death_of_the_master_ends_all_workers_and_leaves_nothing(start, sockets):
+def test_the_death_of_the_master_ends_all_workers(start):
     process = start(*SLOW, "--workers", 3)
     wait_until(lambda: Path("slow/latest.safetensors").exists())
     wait_until(lambda: len(descendants(process.pid)) >= 5)  # fork server, tracker, workers
     pids = descendants(process.pid)
-    assert sockets()
     process.kill()
     process.wait()
     wait_until(lambda: all_gone(pids))
-    assert not sockets()
 
 
 @pytest.mark.picture
@@ -98,7 +90,7 @@ def test_an_episode_that_never_ends_is_given_up(start):
     process = start(*flags, "--workers", 1)
     _out, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert err.startswith("error: --env-name tests.slow:Slow-v0: Task(index=0")
+    assert err.startswith("error: --env-name tests.slow:Slow-v0: the episode of seed ")
     assert "failed 3 times; the last worker was ended" in err
     assert err.count("\n") == 1
     assert read("slow/latest.safetensors").counters.update == 0
@@ -106,7 +98,7 @@ def test_an_episode_that_never_ends_is_given_up(start):
 
 @pytest.mark.picture
 def test_an_interrupt_while_the_last_picture_is_drawn_keeps_the_outcome(start):
-    process = start(*ENDLESS[:-1], 20)
+    process = start(*ENDLESS[:-1], 20, "--workers", 2)
     assert process.stdout is not None
     lines = [process.stdout.readline()]
     while not lines[-1].startswith("Evaluation after "):
@@ -139,7 +131,7 @@ def test_an_interrupted_test_sums_up_what_it_has_played(start, program):
 
 
 def test_two_runs_at_once(start, program):
-    process = start(*ENDLESS)
+    process = start(*ENDLESS, "--workers", 2)
     wait_until(lambda: has_rows(RUN, 1))
     beside = (*ENDLESS, "--workers", 0, "--max-gradient-updates", 1)
     status, out, err = program(*beside)

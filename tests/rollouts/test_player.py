@@ -68,7 +68,9 @@ def test_clipped_rewards_are_added_up_beside_the_return():
     snapshot = Snapshot(np.array([2.0], np.float32), 0.1)
     player = Player(recipe(length=4)._replace(reward_clip=(-1.0, 1.5)))
     for _ in range(2):  # the second time to see that an episode begins at nothing
-        assert player.play(snapshot, UNPERTURBED)[:3] == (pytest.approx(8.007), 6.0, 4)
+        result = player.play(snapshot, UNPERTURBED)
+        assert result.episode_return == pytest.approx(8.007)
+        assert result.clipped_return == 6.0
     unclipped = Player(recipe(length=4)).play(snapshot, UNPERTURBED)
     assert unclipped.clipped_return == unclipped.episode_return
 

@@ -72,8 +72,8 @@ def test_tasks_can_be_added_to_a_batch_and_collected_as_they_come(pool):
         growing.add(part)
         while growing.unfinished:
             found.append(growing.collect())
-    found = np.concatenate(found)
-    assert same_results(found[np.argsort(found["index"])], expected(TASKS))
+    together = np.concatenate(found)
+    assert same_results(together[np.argsort(together["index"])], expected(TASKS))
 
 
 def test_the_default_is_one_worker_per_task(pool):
