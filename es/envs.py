@@ -30,7 +30,6 @@ from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart, SeededS
 from es.errors import UsageError, as_usage_error
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
-gymnasium.logger.min_level = gymnasium.logger.ERROR  # no deprecation warnings
 gymnasium.register_envs(ale_py)
 gymnasium.register("CyclicMDP-v0", entry_point="es.environments.cyclic:CyclicMDP")
 

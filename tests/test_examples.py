@@ -96,7 +96,7 @@ def test_the_notebook_runs_and_shows_progress(tmp_path):
             views.append([re.sub(r"\x1b\[[\d;]*m", "", each) for each in data])
     train, plot, play, own, score = views
     assert train[0].startswith("CartPole-v1  checkpoints/CartPole-v1  2 workers")
-    assert re.search(r"\ngoal ━+ 100% [\d.]+ of 475.00\n", train[0])
+    assert re.search(r"\ngoal ━+ 100% [\d.]+ of 475.00", train[0])
     assert "█" in train[0]
     assert "\nSolved: mean " in said[0]
     assert train[1] == "(True, PosixPath('checkpoints/CartPole-v1'))"

@@ -171,7 +171,7 @@ def test_a_file_that_plays_otherwise_than_the_policy_is_not_written(program):
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        ("--export out.onnx", "--export needs --restore CHECKPOINT, the policy to export"),
+        ("--export out.onnx", "--export needs --restore CHECKPOINT"),
         ("--export out.pth --restore X", "--export 'out.pth' must be a file whose name ends in"),
         ("--export '' --restore X", "--export '' must be a file"),
         ("--export out --test --restore X", "--test and --export out are two commands. Give one"),

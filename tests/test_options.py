@@ -55,7 +55,7 @@ def test_the_best_checkpoint_plays_as_it_was_evaluated(program, options):
     assert program(*run, "--workers", 0, "--max-gradient-updates", 3, "--run-dir", "run")[0] == 0
     best = read("run/best.safetensors").counters.best_score
     assert best is not None
-    cap = ("--max-episode-length", 60 if options == "pixels" else 30)
+    cap = ("--max-episode-length", {"pixels": 60, "drawn": 500}.get(options, 30))
     status, out, err = program(
         "--test", "--no-render", "--episodes", 2, "--restore", "run/best.safetensors", *cap
     )
