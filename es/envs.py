@@ -182,11 +182,6 @@ def is_unlimited(env: Mapping[str, Any]) -> bool:
     return not limited
 
 
-def may_wait_for_fire(env: Mapping[str, Any]) -> bool:
-    """Return whether this is an Atari game in which FIRE is the policy's own choice."""
-    return not env.get("fire_reset") and _is_atari(env["id"], _spec(env["id"]))
-
-
 def _loop_counts(env: Mapping[str, Any], spec: EnvSpec) -> bool:
     """Return whether the environment's limit counts the same steps as the loop."""
     wrapped = spec.additional_wrappers or env.get("wrappers")
