@@ -57,14 +57,9 @@ def open_ray(
     if importlib.util.find_spec("ray") is None:
         remedy = how_to_install("ray", "requirements-ray.txt")
         raise UsageError(f"--ray {address}: Ray is not installed; {remedy}")
-    pool = RemotePool(patience=patience)
-    try:
-        pickled = pickle.dumps(recipe)  # so that only agents import its modules
-        make = partial(RayPool, address)
-        return pool.open(make, pickled, say=say, patience=patience, **settings)
-    except BaseException:
-        pool.close()
-        raise
+    pickled = pickle.dumps(recipe)  # so that only agents import its modules
+    make = partial(RayPool, address, pickled, patience=patience, **settings)
+    return RemotePool(make, patience=patience, say=say)
 
 
 def sum_on_nodes(

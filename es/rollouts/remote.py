@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from es.errors import ClusterError, RunError
 from es.rollouts.processes import (
@@ -55,7 +55,7 @@ class ByValue:
 
 
 class Request(NamedTuple):
-    """A method of the pool to call, or "open" to make the pool. "submit" has no answer."""
+    """A method of the pool to call. "submit" has no answer."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -70,48 +70,36 @@ class Answer(NamedTuple):
 
 
 class RemotePool(Pool):
-    """A pool in another process, which starts at once; `open` makes the pool in it.
+    """The pool `make(say=...)` in another process. `make` is pickled; its errors are raised.
 
-    If that process dies, another one makes the pool and plays the batch again. It is given up after
-    FAILURES deaths in a row, but not before `patience` seconds. Leave the context, or call `close`,
-    to end all processes.
+    If the process dies, another one makes the pool and plays the batch again. It is given up after
+    FAILURES deaths in a row, but not before `patience` seconds.
     """
 
-    def __init__(self, patience: float = 0.0) -> None:
-        self._patience = patience
-        self._say: Callable[[str], None] = print
-        self._workers = ""
-        self._begun: list[Request] = []  # what another process has to be asked first
-        self._start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def open(
+    def __init__(
         self,
-        make: Callable[..., Any],
-        recipe: Any,
+        make: Callable[..., Pool],
         *,
+        patience: float = 0.0,
         say: Callable[[str], None] = print,
-        **settings: Any,
-    ) -> Self:
-        """Make the pool `make(recipe, say=..., **settings)`. Raise its errors."""
-        self._say = say
-        opening = Request("open", (make, recipe, settings))
-        self._ask(opening)
-        self._begun = [opening]
-        return self
+    ) -> None:
+        self._make, self._patience, self._say = make, patience, say
+        self._link: Connection | None = None
+        self._workers, self._was_made = "", False
+        self._submitted: Request | None = None  # for another process to begin with
+        try:
+            self._ask(None)
+        except BaseException:
+            self.close()
+            raise
 
     def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
         """Start to play tasks; `results` returns their results. The last batch is abandoned.
 
         The snapshot must not change until then.
         """
-        self._begun = [self._begun[0], Request("submit", (snapshot, tasks))]
-        self._send(self._begun[-1])
+        self._submitted = Request("submit", (snapshot, tasks))
+        self._send(self._submitted)
 
     def results(self, progress: Progress | None = None) -> Results:
         """Wait for the results of the submitted tasks and return them, (k,), in task order.
@@ -130,15 +118,17 @@ class RemotePool(Pool):
 
     def close(self) -> None:
         """End the process and all that it has started. May be called again."""
-        if self._link.closed:
+        if self._link is None:
             return
         self._link.close()
+        self._link = None
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(CLOSE_SECONDS)
         end_group(self._process.pid)  # workers then end with what their environments have started
         self._process.wait()
 
     def _start(self) -> None:
+        """Start the process, make the pool in it, and submit the last batch. Raise EOFError."""
         ours, theirs = socket.socketpair()
         try:
             self._process = subprocess.Popen(
@@ -152,24 +142,40 @@ class RemotePool(Pool):
             theirs.close()
         self.pid = self._process.pid
         self._link = Connection(ours.detach())
-        path = [folder or os.getcwd() for folder in sys.path]
-        self._send(Request("begin", (path,)))
+        self._send([folder or os.getcwd() for folder in sys.path])
+        self._send(self._make)
+        try:
+            self._receive()
+        except RunError as error:
+            if not self._was_made:
+                raise
+            raise EOFError(error.message) from error  # such as a cluster that cannot be reached
+        self._was_made = True
+        if self._submitted:
+            self._send(self._submitted)
 
-    def _send(self, request: Request) -> None:
+    def _send(self, message: Any) -> None:
+        assert self._link
         with suppress(OSError):  # `_receive` finds that it has died
-            self._link.send(request)
+            self._link.send(message)
 
-    def _ask(self, request: Request, progress: Progress | None = None) -> Any:
-        """Return the answer to a request. If the process dies, ask another one."""
+    def _ask(self, request: Request | None, progress: Progress | None = None) -> Any:
+        """Return the answer to a request. If the process dies, ask another one.
+
+        request: None to start the first one.
+        """
         deaths, deadline = 0, time.monotonic() + self._patience
         while True:
             try:
-                if deaths:
-                    self._start_again()
+                if deaths or request is None:
+                    self._start()
+                if request is None:
+                    return None
                 self._send(request)
                 return self._receive(progress)
             except EOFError as error:
                 cause = str(error)
+            self.close()
             deaths += 1
             if deaths >= FAILURES and time.monotonic() > deadline:
                 raise ClusterError(f"{cause}, {deaths} times in a row")
@@ -177,20 +183,9 @@ class RemotePool(Pool):
             if deaths > 1:
                 time.sleep(PAUSE_SECONDS)
 
-    def _start_again(self) -> None:
-        """Start another process and bring it to where the last one was. Raise EOFError."""
-        self.close()
-        self._start()
-        for request in self._begun:
-            self._send(request)
-            if request.method == "open":
-                try:
-                    self._receive()
-                except RunError as error:  # such as a cluster that cannot be reached
-                    raise EOFError(error.message) from error
-
     def _receive(self, progress: Progress | None = None) -> Any:
         """Return the next value. Raise the error that comes instead, and EOFError at its end."""
+        assert self._link
         while True:
             if not self._link.poll(SILENT_SECONDS):
                 raise EOFError(f"the process of the workers is silent for {SILENT_SECONDS:g} s")
@@ -216,8 +211,7 @@ def serve() -> None:
     link = Connection(int(sys.argv[1]))
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the program wants no more
         try:
-            _, (path,) = link.recv()
-            sys.path[:] = path
+            sys.path[:] = link.recv()
             _serve(link)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise
@@ -240,8 +234,8 @@ def _serve(link: Connection) -> None:
             raise EOFError
         link.send(Answer("progress", done, pool.describe()))
 
-    _, (make, recipe, settings) = link.recv()
-    pool = make(recipe, say=say, **settings)
+    make = link.recv()
+    pool: Pool = make(say=say)
     try:
         link.send(Answer("value", None, pool.describe()))
         while True:
