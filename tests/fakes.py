@@ -29,7 +29,8 @@ class Counting:
 
     def step(self, action: float) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.steps += 1
-        time.sleep(self.seconds)
+        if self.seconds:
+            time.sleep(self.seconds)
         over = self.steps >= self.length
         return np.full(3, self.steps, np.float32), self.reward(action, over), over, False, {}
 

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -176,16 +177,23 @@ def test_a_sum_that_nobody_waits_for_ends_though_a_node_is_silent(monkeypatch, c
 def test_what_cannot_be_played_ends_the_run_with_its_cause(ray_pool):
     with pytest.raises(TaskError, match=r"(?s)seed 13 .*ValueError: unlucky"):
         ray_pool(recipe(Raising)).evaluate(SNAPSHOT, UNLUCKY)
-    for patience in (6.0, 24.0, 96.0):  # on a busy machine agents take long to start, and to fail
-        said: list[str] = []
-        idle = ray_pool(recipe(nonsense=1), patience=patience, say=said.append)
-        with pytest.raises(ClusterError, match=rf"no worker for {patience:g} s") as caught:
-            idle.evaluate(SNAPSHOT, UNLUCKY)
-        if "nonsense" in str(caught.value):
-            break
-    assert "(--ray-timeout); node " in str(caught.value)
-    assert "cannot take part (" in said[0]
-    assert len(said) == len(set(said))
+    said: list[str] = []
+
+    def progress(done):
+        if said:
+            raise KeyboardInterrupt
+
+    idle = ray_pool(recipe(nonsense=1), say=said.append)
+    with pytest.raises(KeyboardInterrupt):
+        idle.evaluate(SNAPSHOT, UNLUCKY, progress)
+    assert re.match(r"Node .* cannot take part \(.*argument 'nonsense'", said[0])
+
+
+def test_a_cluster_without_workers_is_given_up_after_a_while():
+    alone: Any = SimpleNamespace(_seen=0.0, _ready=[], _alone_since=0.0, _patience=6.0, _living=[])
+    alone._cause = "node a: it failed"
+    with pytest.raises(ClusterError, match=r"for 6 s \(--ray-timeout\); node a: it failed"):
+        RayPool._start_agents(alone)
 
 
 @pytest.fixture
@@ -195,8 +203,8 @@ def folder(monkeypatch):
     return Path(os.environ["TMPDIR"])
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
-def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, folder, ending):
+def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, folder):
+    """Even if the master is killed."""
     process = start(*ACROBOT, "--ray", "local", "--workers", 1)
     wait_until(lambda: has_rows(RUN, 1))
     pids = descendants(process.pid)
@@ -209,14 +217,10 @@ def test_a_ray_of_its_own_is_private_and_leaves_nothing(start, folder, ending):
     ]
     assert listening
     assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
-    process.send_signal(ending)
-    out, err = process.communicate(timeout=60)
+    process.kill()
+    process.wait()
     wait_until(lambda: all_gone(pids))
     wait_until(lambda: not list(folder.glob("ray-*")))
-    assert read(RUN / "latest.safetensors").counters.update >= 1
-    if ending == signal.SIGINT:
-        assert (process.returncode, err) == (130, "")
-        assert out.splitlines()[-2].startswith("Interrupted after ")
 
 
 def test_without_a_cluster_it_says_what_to_do(program):
@@ -265,6 +269,7 @@ def test_what_a_script_defines_travels_to_the_workers(folder):
         [sys.executable, "script.py"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+    assert not list(folder.glob("ray-*"))
     there, here = (read(f"{run}/latest.safetensors") for run in ("there", "here"))
     assert there.counters.update == 2
     assert same_run(there, here)
