@@ -264,6 +264,7 @@ class Trainer:
         self._interrupts = Interrupts()
         self._submitted: Tasks | None = None  # which are being played already
         self._start = time.monotonic() - counters.wall_seconds
+        self._total_frames = counters.total_frames
         self._steps, self._steps_since = 0, time.monotonic()
 
     @property
@@ -370,7 +371,9 @@ class Trainer:
         evaluation: EvaluationRecord | None = None
         if self.evaluated and self.evaluated.update == self.counters.update:
             evaluation = describe_evaluation(self.counters, self.evaluated.returns)
-        self.counters = self.counters._replace(wall_seconds=seconds, **changed)
+        self.counters = self.counters._replace(
+            wall_seconds=seconds, total_frames=self._total_frames, **changed
+        )
         self.saved = self.saved._replace(counters=self.counters, solved=self.solved)
         names = (BEST, LATEST) if is_best else (LATEST,)
         self.reports.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
@@ -503,7 +506,9 @@ class Trainer:
         with self._naming_environment(), self._interrupts.allowed():
             results = self.pool.results(progress)
         self._submitted = None
-        self._steps += int(results["steps"].sum())
+        steps = int(results["steps"].sum())
+        self._steps += steps
+        self._total_frames += steps
         return results
 
     def _snapshot(self) -> Snapshot:
@@ -545,6 +550,7 @@ class Trainer:
             update=counters.update + 1,
             episodes=episodes,
             frames=frames,
+            total_frames=self._total_frames,
             wall_seconds=time.monotonic() - self._start,
             max_episode_length=cap,
             lr=self.strategy.lr,
