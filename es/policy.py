@@ -113,7 +113,7 @@ class Policy:
         )
         with closing(InProcessPool(self.recipe)) as pool:
             results = pool.evaluate(snapshot, tasks)
-        return mean_and_std([result.episode_return for result in results])
+        return mean_and_std(results["episode_return"])
 
 
 def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
