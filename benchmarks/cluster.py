@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from es.cluster.connection import LOCAL
-from es.cluster.pool import RayPool
-from es.rollouts.interface import Pool
+from es.cluster.pool import open_ray
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import FOR_WORKERS, PRELOAD, cores, limit_threads, start_forkserver
-from es.rollouts.rollout import UNPERTURBED, Snapshot, training_tasks
+from es.rollouts.tasks import UNPERTURBED, Pool, Snapshot, training_tasks
 
 MAIN = Path(__file__).resolve().parent.parent / "main.py"
 CASES = {"PongDeterministic-v4": 40, "Acrobot-v1": 40, "CartPole-v1": 40, "Humanoid-v5": 240}
@@ -47,7 +46,7 @@ def overhead(rounds: int) -> None:
             silent = lambda line: None  # noqa: E731
             pools: dict[str, Pool] = {
                 "local": WorkerPool(policy.recipe, members=n, say=silent, **settings),
-                "ray": RayPool(
+                "ray": open_ray(
                     LOCAL,
                     policy.recipe,
                     preload=FOR_WORKERS,
@@ -67,7 +66,7 @@ def overhead(rounds: int) -> None:
                     start = time.perf_counter()
                     outcomes.append(pool.evaluate(snapshot, tasks))
                     times[kind].append(time.perf_counter() - start)
-                assert outcomes[0] == outcomes[1]
+                assert (outcomes[0]["episode_return"] == outcomes[1]["episode_return"]).all()
         pairs = zip(times["local"][1:], times["ray"][1:], strict=True)
         ratios = [local / on_ray for local, on_ray in pairs]
         print(

@@ -53,7 +53,7 @@ def training(*arguments: str) -> Times:
     with contextlib.ExitStack() as stack:
         run = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "run"
         for owner, name, spent in (
-            (train.Trainer, "update", updates), (WorkerPool, "evaluate", rollouts)
+            (train.Trainer, "update", updates), (WorkerPool, "results", rollouts)
         ):  # fmt: skip
             call = timed(getattr(owner, name), spent)
             stack.enter_context(mock.patch.object(owner, name, call))

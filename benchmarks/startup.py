@@ -25,17 +25,15 @@ os.environ["ES_PRELOAD"] = sys.argv[1]
 start_forkserver(FOR_WORKERS)
 import psutil
 from es.config import Config
-from es.rollouts.rollout import Snapshot, Task
+from es.rollouts.tasks import Snapshot, make_tasks
 from es.rollouts.pool import WorkerPool
 from es.policy import make_policy
 policy = make_policy(Config(env_name=sys.argv[1], seed=1), None)
 pool = WorkerPool(policy.recipe, size=policy.theta.size, members={WORKERS})
-processes = pool._processes
-while not all(worker.ready for worker in processes.workers.values()):
-    for key, _ in processes.selector.select():
-        processes.receive(key.data)
+while not all(worker.ready for worker in pool._workers.values()):
+    pool.collect()
 seconds = time.time() - psutil.Process().create_time()
-tasks = [Task(index, index, 1, index, 50) for index in range({WORKERS})]
+tasks = make_tasks([(index, 1) for index in range({WORKERS})], range({WORKERS}), 50)
 pool.evaluate(Snapshot(policy.theta, 0.05), tasks)
 memory = sum(psutil.Process(pid).memory_full_info().pss for pid in pool.pids)
 pool.close()

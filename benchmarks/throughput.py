@@ -29,10 +29,9 @@ from es.config import Config, flag_with_value
 from es.envs import make_env
 from es.networks.custom import with_state
 from es.policy import Policy, make_policy
-from es.rollouts.in_process import InProcessPool
-from es.rollouts.player import Player
+from es.rollouts.player import InProcessPool, Player
 from es.rollouts.processes import cores, limit_threads
-from es.rollouts.rollout import UNPERTURBED, Snapshot, Task, training_tasks
+from es.rollouts.tasks import UNPERTURBED, Snapshot, Task, Tasks, each_task, training_tasks
 
 HEADER = """\
 | environment | after updates | steps per episode | processes | bare steps/s | steps/s | ratio \
@@ -158,7 +157,7 @@ def processor() -> str:
     return ", ".join(parts)
 
 
-def population(case: Case) -> tuple[Policy, Snapshot, list[Task]]:
+def population(case: Case) -> tuple[Policy, Snapshot, Tasks]:
     """Return policy, parameters and tasks as they are after a case's updates (seed 1)."""
     policy = make_policy(Config(env_name=case.name, seed=1, **case.settings), None)
     snapshot = Snapshot(policy.theta, 0.05, policy.statistics)
@@ -167,7 +166,7 @@ def population(case: Case) -> tuple[Policy, Snapshot, list[Task]]:
     tasks = training_tasks(1, 0, [*strategy.ask(), UNPERTURBED], 100_000)
     for update in range(1, case.updates + 1):
         results = pool.evaluate(snapshot, tasks[:-1])
-        strategy.tell([result.episode_return for result in results])
+        strategy.tell(results["episode_return"])
         tasks = training_tasks(1, update, [*strategy.ask(), UNPERTURBED], 100_000)
     pool.close()
     return policy, snapshot, tasks
@@ -183,7 +182,8 @@ def seconds(function: Callable[..., None], *arguments: Any) -> float:
 def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) -> None:
     """Time one process's rounds; send the seconds per step of each kind, a list of dicts."""
     policy, snapshot, tasks = population(case)
-    chosen = [tasks[(case.episodes * number + i) % len(tasks)] for i in range(case.episodes)]
+    wanted = (case.episodes * number + np.arange(case.episodes)) % len(tasks)
+    chosen = [task for _, _, task in each_task(tasks[wanted])]
     player, bare = Player(policy.recipe), make_env(policy.environment).unwrapped
     bare.reset(seed=0)
     episodes = [record(player, snapshot, task) for task in chosen]

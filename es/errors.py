@@ -44,9 +44,7 @@ class RunError(Exception):
 
 
 class TaskError(RunError):
-    """An episode cannot be played. index: of its task."""
-
-    index = -1
+    """An episode cannot be played."""
 
 
 class ClusterError(RunError):
@@ -269,6 +267,11 @@ def in_one_line(text: str) -> str:
         for character in text[:LONGEST]
     )
     return shown + ("..." if len(text) > LONGEST else "")
+
+
+def counted(count: int, thing: str) -> str:
+    """Return such words as "1 worker", "2 workers"."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def suggest(word: str, known: Collection[str], prefix: str = "; did you mean ") -> str:

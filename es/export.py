@@ -26,14 +26,13 @@ from es.config import Config
 from es.environments.observations import View
 from es.environments.spaces import picture_key, take_picture, without_text
 from es.envs import make_bare_env, make_env
-from es.errors import Interrupted, Interrupts, UsageError, as_usage_error, how_to_install
+from es.errors import Interrupted, Interrupts, UsageError, as_usage_error, counted, how_to_install
 from es.exporting.shaped import make_shaped_view
 from es.exporting.views import make_view
 from es.networks import clip_of
 from es.networks.actors import rounded_inwards
 from es.networks.custom import with_state
 from es.policy import Policy, make_policy
-from es.rollouts.interface import counted
 from es.run import writable
 
 METADATA = "policy"  # the key of the file's metadata

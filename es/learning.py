@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # torch and rich, which the caller may not need
     from es.policy import LoadedPolicy
     from es.reports.console import Console
     from es.reports.log import Record
-    from es.rollouts.rollout import Recipe
+    from es.rollouts.tasks import Recipe
     from es.run import Outcome
     from es.train import Trainer
 
@@ -449,7 +449,7 @@ def _install(pickled: bytes) -> "Callable[[Recipe], Recipe] | None":
 
     import __main__
     from es.environments.handed import make_registered
-    from es.rollouts.by_value import ByValue
+    from es.rollouts.remote import ByValue
 
     names, spec = cloudpickle.loads(pickled)
     vars(__main__).update(names)

@@ -30,8 +30,9 @@ from es.envs import describe_env, make_bare_env, make_env, max_steps
 from es.errors import RunError, UsageError, as_usage_error
 from es.model import ConvLSTM, flatten, initial_theta, make_module, unflatten, with_shapes
 from es.networks import make_actor
-from es.rollouts.in_process import InProcessPool
-from es.rollouts.rollout import Recipe, Snapshot, close, evaluation_tasks
+from es.rollouts.episode import close
+from es.rollouts.player import InProcessPool
+from es.rollouts.tasks import Recipe, Snapshot, evaluation_tasks
 from es.settings import SETTINGS_OF_ENVIRONMENT, errors_in_keywords, from_keywords, resolve
 
 if TYPE_CHECKING:  # it loads kernels, and a master with workers needs none
@@ -112,7 +113,7 @@ class Policy:
         )
         with closing(InProcessPool(self.recipe)) as pool:
             results = pool.evaluate(snapshot, tasks)
-        return mean_and_std([result.episode_return for result in results])
+        return mean_and_std(results["episode_return"])
 
 
 def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:

@@ -17,18 +17,17 @@ from es.algorithm.noise import SumNoise, weighted_sum
 from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, LATEST, Checkpoint, Counters, replace
 from es.config import BEGINNINGS, Config, flag_with_value
-from es.errors import Interrupted, RunError, UsageError, command, naming_limits
+from es.errors import Interrupted, RunError, UsageError, command, counted, naming_limits
 from es.policy import Policy
 from es.reports import NO_CURVE, PROGRESS, SETTINGS
 from es.reports.console import Console
 from es.reports.log import Log, require_wandb, start_wandb
 from es.reports.plot import Curve
 from es.reports.video import Recorder, flags_to_watch
-from es.rollouts.in_process import InProcessPool
-from es.rollouts.interface import Pool, counted
+from es.rollouts.player import InProcessPool
 from es.rollouts.pool import WorkerPool
-from es.rollouts.processes import IMPORTS, PRELOAD, cores, modules_for_workers
-from es.rollouts.rollout import Recipe
+from es.rollouts.processes import PRELOAD, cores, modules_for_workers
+from es.rollouts.tasks import Pool, Recipe
 from es.settings import CHANGED, TITLE, change_line, scored_alike, write_toml
 
 LOCK = ".lock"
@@ -251,31 +250,32 @@ def start_pool(
     config, recipe = policy.config, policy.recipe
     sum_here = partial(weighted_sum, threads=cores())
     if config.workers == 0:
-        return InProcessPool(recipe, console.say), sum_here
+        return InProcessPool(recipe), sum_here
     if hand_over:
         recipe = hand_over(recipe)
     settings: dict[str, Any] = {
         "size": policy.theta.size,
         "inputs": policy.inputs,
-        "spread": config.sigma_adapt,
+        "relative_sigma": config.sigma_adapt,
         "workers": config.workers,
         "timeout": config.rollout_timeout,
         "say": console.say,
     }
     if config.ray is None:
         return WorkerPool(recipe, members=config.n + 1, **settings), sum_here
-    from es.cluster.pool import RayPool
+    from es.cluster.pool import open_ray, sum_on_nodes
 
     console.say(f"Connecting to Ray (--ray {config.ray}) ...")
-    pool = RayPool(
+    pool = open_ray(
         config.ray,
         recipe,
         patience=config.ray_timeout,
         preload=modules_for_workers(config.net),
-        variables={PRELOAD: config.env_name, IMPORTS: " ".join(config.user_modules)},
+        variables={PRELOAD: config.env_name},
+        search_here=bool(config.user_modules),
         **settings,
     )
-    return pool, pool.sum_noise
+    return pool, partial(sum_on_nodes, pool)
 
 
 def restore(strategy: Strategy, checkpoint: Checkpoint, config: Config) -> None:

@@ -21,6 +21,7 @@ from es.errors import (
     Interrupts,
     RunError,
     UsageError,
+    counted,
     episode_trace,
     is_interrupt,
     summary_of,
@@ -34,8 +35,8 @@ from es.reports.video import (
     frames_per_second,
     make_drawn,
 )
-from es.rollouts.interface import counted
-from es.rollouts.rollout import Actor, Episode, close, evaluation_seeds, rollout
+from es.rollouts.episode import Actor, Episode, close, rollout
+from es.rollouts.tasks import evaluation_seeds
 
 EPISODES, RECORDED_EPISODES = 10, 1  # where --episodes is not given
 

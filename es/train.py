@@ -6,7 +6,7 @@ import math
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from es.errors import (
     Interrupts,
     LimitError,
     RunError,
+    counted,
 )
 from es.model import unflatten
 from es.policy import Policy, make_policy
@@ -45,13 +46,12 @@ from es.reports.log import (
     describe_population,
 )
 from es.reports.video import require_drawable
-from es.rollouts.interface import counted
 from es.rollouts.processes import ending_children
-from es.rollouts.rollout import (
+from es.rollouts.tasks import (
     UNPERTURBED,
-    Result,
+    Results,
     Snapshot,
-    Task,
+    Tasks,
     evaluation_tasks,
     training_tasks,
 )
@@ -157,7 +157,7 @@ class Trainer:
         self.evaluated: Evaluation | None = None
         self.saved = self._checkpoint()
         self._interrupts = Interrupts()
-        self._prepared: list[Task] = []  # which are being played already
+        self._submitted: Tasks | None = None  # which are being played already
         self._start = time.monotonic() - self.counters.wall_seconds
         self._total_frames = self.counters.total_frames
         self._steps, self._steps_since = 0, time.monotonic()
@@ -222,11 +222,11 @@ class Trainer:
         with self._interrupts.allowed():
             gradient_norm = strategy.tell(population.fitness)
         if self.policy.normalizer:
-            sums = [result.observed for result in results if result.observed is not None]
-            self.policy.normalizer.merge(sums, [result.steps for result in results])
+            self.policy.normalizer.merge(results["observed"], results["steps"])
         self._count(population)
         if run.update_follows(self.config, self.counters):
-            self._prepare()
+            # They are played while the master saves and reports.
+            self._submit(self._first_tasks(self.counters.max_episode_length))
         files = self._checkpoints(population.unperturbed)
         record = Record(
             *self.counters[:4],  # update, episodes, frames, wall_seconds
@@ -285,7 +285,7 @@ class Trainer:
 
     # ---- episodes ----
 
-    def _play_perturbations(self, cap: int) -> tuple[list[Result], Population]:
+    def _play_perturbations(self, cap: int) -> tuple[Results, Population]:
         """Play an update's perturbations and the unperturbed parameters, `cap` steps at most.
 
         With --frames-per-update, ask for further perturbations until they have seen that many
@@ -293,40 +293,35 @@ class Trainer:
         """
         config, count = self.config, self.strategy.n
         name, episodes = f"update {self.strategy.update + 1}", config.episodes_per_perturbation
-        tasks, self._prepared = self._prepared or self._first_tasks(cap), []
-        results = self._play(tasks, name)
-        whole_episodes = len(tasks) - (count + 1) * episodes  # of the unperturbed parameters
+        if self._submitted is None:
+            self._submit(self._first_tasks(cap))
+        results = self._results(name)
+        whole_episodes = len(results) - (count + 1) * episodes  # of the unperturbed parameters
         whole, results = results[:whole_episodes], results[whole_episodes:]
         perturbed, unperturbed = results[:-episodes], results[-episodes:]
         if wanted := config.frames_per_update:
-            steps, most = sum(result.steps for result in perturbed), config.n_most
+            steps, most = int(perturbed["steps"].sum()), config.n_most
             while count < (count := perturbations_needed(count, steps, wanted, most)):
                 before = len(perturbed) + episodes
-                further = self._play(self._tasks(count, cap)[before:], name, before)
-                steps += sum(result.steps for result in further)
-                perturbed += further
-        results = perturbed + unperturbed
-        clipped = [result.clipped_return for result in results] if config.reward_clip else None
+                self._submit(self._tasks(count, cap)[before:])
+                further = self._results(name, before)
+                steps += int(further["steps"].sum())
+                perturbed = np.concatenate([perturbed, further])
+        results = np.concatenate([perturbed, unperturbed])
         with self._naming_environment():
             population = group_by_perturbation(
-                [result.episode_return for result in results],
-                [result.steps for result in results],
+                results["episode_return"],
+                results["steps"],
                 episodes,
-                clipped=clipped,
+                clipped=results["clipped_return"],
                 reward_shift=config.reward_shift,
             )
-        if whole:
-            mean, _ = mean_and_std([result.episode_return for result in whole])
+        if len(whole):
+            mean, _ = mean_and_std(whole["episode_return"])
             population = population._replace(unperturbed=mean)
         return results, population
 
-    def _prepare(self) -> None:
-        """Have the next update's first perturbations played while the master does other things."""
-        with self._naming_environment():
-            self._prepared = self._first_tasks(self.counters.max_episode_length)
-            self.pool.prepare(self._snapshot(), self._prepared)
-
-    def _first_tasks(self, cap: int) -> list[Task]:
+    def _first_tasks(self, cap: int) -> Tasks:
         """Return the tasks of an update's first perturbations.
 
         If these are capped, whole episodes of the unperturbed parameters come before them: they
@@ -335,13 +330,11 @@ class Trainer:
         tasks, most = self._tasks(self.strategy.n, cap), self.config.max_episode_length
         if cap == most:
             return tasks
-        whole = tasks[-self.config.episodes_per_perturbation :]
-        return [
-            *(task._replace(index=len(tasks) + i, cap=most) for i, task in enumerate(whole)),
-            *tasks,
-        ]
+        whole = tasks[-self.config.episodes_per_perturbation :].copy()
+        whole["cap"] = most
+        return np.concatenate([whole, tasks])
 
-    def _tasks(self, count: int, cap: int) -> list[Task]:
+    def _tasks(self, count: int, cap: int) -> Tasks:
         """Return the tasks of an update of `count` perturbations: those of fewer come first."""
         strategy, config = self.strategy, self.config
         members: list[tuple[int, int]] = [*strategy.ask(count)]
@@ -365,8 +358,8 @@ class Trainer:
         parts = (tasks,) if target == -math.inf else (tasks[:few], tasks[few:])
         returns, start = list[float](), time.monotonic()
         for part in parts:
-            results = self._play(part, name, len(returns), count)
-            returns += [result.episode_return for result in results]
+            self._submit(part)
+            returns += self._results(name, len(returns), count)["episode_return"].tolist()
             mean, std = mean_and_std(returns)
             # By chance, a mean strays from the true one by more than this once in twenty times.
             if len(returns) == count or mean + 2 * std / math.sqrt(few - 1) < target:
@@ -396,23 +389,29 @@ class Trainer:
             return None
         return {"target": target, "mean": first.mean, "std": first.std, "second_mean": second.mean}
 
-    def _play(
-        self, tasks: Sequence[Task], name: str, before: int = 0, total: int = 0
-    ) -> list[Result]:
-        """Return the tasks' results, in task order; the user may interrupt it.
+    def _submit(self, tasks: Tasks) -> None:
+        """Start to play tasks; `_results` waits for them."""
+        with self._naming_environment():
+            self.pool.submit(self._snapshot(), tasks)
+        self._submitted = tasks
+
+    def _results(self, name: str, before: int = 0, total: int = 0) -> Results:
+        """Return the results of the submitted tasks, in task order; the user may interrupt it.
 
         name: of the batch that they are part of. before, total: its episodes that have been played
         already, and all that are known of, for the console.
         """
-        self.console.begin(name, max(total, before + len(tasks)))
+        assert self._submitted is not None
+        self.console.begin(name, max(total, before + len(self._submitted)))
         self.console.progress(before)
 
         def progress(done: int) -> None:
             self.console.progress(before + done)
 
         with self._naming_environment(), self._interrupts.allowed():
-            results = self.pool.evaluate(self._snapshot(), tasks, progress)
-        steps = sum(result.steps for result in results)
+            results = self.pool.results(progress)
+        self._submitted = None
+        steps = int(results["steps"].sum())
         self._steps += steps
         self._total_frames += steps
         return results

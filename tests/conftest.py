@@ -24,7 +24,7 @@ import es.networks.kernels  # noqa: F401
 from es.cli import main
 from es.reports import NO_CURVE
 from es.rollouts.pool import WorkerPool
-from es.rollouts.rollout import Recipe
+from es.rollouts.tasks import Recipe
 from tests.fakes import recipe
 from tests.processes import ROOT, descendants
 

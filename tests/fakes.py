@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from functools import partial
@@ -14,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from es.algorithm.noise import FloatArray
-from es.rollouts.rollout import Recipe, Snapshot, Task
-from es.rollouts.worker import work
+from es.rollouts.tasks import Recipe, Results, Snapshot, Tasks, make_tasks
 
 
 class Counting:
@@ -31,7 +29,8 @@ class Counting:
 
     def step(self, action: float) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.steps += 1
-        time.sleep(self.seconds)
+        if self.seconds:
+            time.sleep(self.seconds)
         over = self.steps >= self.length
         return np.full(3, self.steps, np.float32), self.reward(action, over), over, False, {}
 
@@ -70,22 +69,6 @@ class Raising(Moody):
 class Hanging(Moody):
     def fail(self) -> None:
         time.sleep(3600)
-
-
-class Picky(Moody):
-    """Fails where it has failed first: in all processes with the same parent, and no others."""
-
-    def fail(self) -> None:
-        raise AssertionError
-
-    def reward(self, action: float, over: bool) -> float:
-        assert self.once is not None
-        if self.seed == 13:
-            if not self.once.exists():
-                self.once.write_text(str(os.getppid()))
-            if self.once.read_text() == str(os.getppid()):
-                raise ValueError("not here")
-        return Counting.reward(self, action, over)
 
 
 class Dying(Counting):
@@ -171,15 +154,28 @@ def recipe(env: type = Counting, *arguments: Any, **keywords: Any) -> Recipe:
 KILLED = recipe(Dying, signal.SIGKILL)
 EXITED = recipe(Dying, None)
 SNAPSHOT = Snapshot(np.linspace(0, 1, 10, dtype=np.float32), 0.1)
-TASKS = [Task(index, 100 + index // 2, 1 - 2 * (index % 2), index, 1000) for index in range(10)]
-UNLUCKY = TASKS[5]._replace(episode_seed=13)
+TASKS = make_tasks([(100 + i // 2, 1 - 2 * (i % 2)) for i in range(10)], range(10), 1000)
 
 
-def work_without_threads(*arguments: Any) -> None:
-    """Do a worker's work where the system allows no more threads."""
+def tasks_with(*episode_seeds: int) -> Tasks:
+    """The tasks again and again, with these episode seeds."""
+    tasks = np.resize(TASKS, len(episode_seeds))
+    tasks["episode_seed"] = episode_seeds
+    return tasks
 
-    def start(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
 
-    threading.Thread.start = start  # type: ignore[method-assign]
-    work(*arguments)
+UNLUCKY = tasks_with(0, 1, 2, 3, 4, 13)
+
+
+def results(returns: Any, steps: Any = 1) -> Results:
+    """Results with these returns, of which nothing was clipped."""
+    found = SNAPSHOT.results(len(returns))
+    found["episode_return"] = found["clipped_return"] = returns
+    found["steps"] = steps
+    return found
+
+
+def same_results(first: Results, second: Results) -> bool:
+    """Whether results are the same to the bit, but for the numbers of their batches."""
+    names = [name for name in first.dtype.names or () if name != "batch"]
+    return all(first[name].tobytes() == second[name].tobytes() for name in names)

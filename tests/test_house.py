@@ -13,7 +13,7 @@ ENTRY_POINTS = {"main", "train", "test", "model", "envs", "compare", "sweep"}
 # What this package still does when it is imported.
 EFFECTS = {
     "es.environments.images", "es.envs", "es.model",
-    "es.environments.preload", "es.rollouts.fork_server",
+    "es.environments.preload",
 }  # fmt: skip
 
 

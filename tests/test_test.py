@@ -12,7 +12,7 @@ import pytest
 from es import __version__
 from es.envs import describe_env, make_env
 from es.reports.video import frames_per_second
-from es.rollouts.rollout import evaluation_seeds
+from es.rollouts.tasks import evaluation_seeds
 from tests.checkpoints import read
 
 

@@ -5,7 +5,6 @@ import re
 import tomllib
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -17,10 +16,12 @@ from es.config import Config
 from es.policy import make_policy
 from es.reports.console import Console
 from es.reports.log import COLUMNS
-from es.rollouts.rollout import evaluation_seeds, rollout
+from es.rollouts.episode import rollout
+from es.rollouts.tasks import evaluation_seeds
 from es.train import Trainer
 from tests.checkpoints import RUN, read, rows, same, same_run, settings, timeless
 from tests.conftest import CARTPOLE
+from tests.fakes import results
 from tests.processes import ROOT, run_python
 
 
@@ -421,13 +422,13 @@ def test_a_few_episodes_end_an_evaluation_that_two_standard_errors_do_not_save(
     trainer.counters, trainer.evaluated = Counters(update=3), None
     trainer.strategy = Mock(seed=1)
     trainer.console = Mock()
-    counts = []
+    counts: list[int] = []
 
-    def play(self, tasks, name, before, total):
-        counts.append(len(tasks))
-        return [SimpleNamespace(episode_return=value) for value in (first * 3)[: len(tasks)]]
+    def played_now(trainer, name, before, total):
+        return results((first * 3)[: counts[-1]])
 
-    monkeypatch.setattr(Trainer, "_play", play)
+    monkeypatch.setattr(Trainer, "_submit", lambda trainer, tasks: counts.append(len(tasks)))
+    monkeypatch.setattr(Trainer, "_results", played_now)
     assert trainer._reach_target() is None
     assert counts == played
 

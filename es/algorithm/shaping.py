@@ -37,7 +37,7 @@ def group_by_perturbation(
     steps: npt.ArrayLike,
     episodes: int,
     *,
-    clipped: Sequence[float | None] | None = None,
+    clipped: npt.ArrayLike | None = None,
     reward_shift: float = 0.0,
 ) -> Population:
     """Group episodes by perturbation; those of the unperturbed parameters come last.

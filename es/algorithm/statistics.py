@@ -1,8 +1,9 @@
 """Running statistics of observations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from es.algorithm.noise import DoubleArray
@@ -24,7 +25,7 @@ class Normalizer:
         # (2, inputs): means, and sums of the squared deviations from them.
         self._moments: DoubleArray = np.zeros((2, inputs))
 
-    def merge(self, sums: Sequence[DoubleArray], steps: Sequence[int]) -> None:
+    def merge(self, sums: npt.ArrayLike, steps: npt.ArrayLike) -> None:
         """Add the observations of an update's episodes.
 
         sums: (episodes, 2, inputs), of the deviations from the current means and of their squares

@@ -1,6 +1,5 @@
 """The Ray actor on each node, with the pool of its worker processes."""
 
-import os
 import pickle
 import sys
 import time
@@ -8,57 +7,53 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from es.algorithm.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.checkpoint import versions
-from es.cluster.packing import Integers, Packed, pack_results, unpack_tasks
 from es.errors import TaskError
 from es.rollouts.pool import WorkerPool
-from es.rollouts.processes import IMPORTS, hide_checkout, search_last, start_forkserver
-from es.rollouts.rollout import Result, Snapshot
+from es.rollouts.processes import hide_checkout, search_last, start_forkserver
+from es.rollouts.tasks import Results, Snapshot, Tasks, result_type
 
 REPORT_SECONDS = 0.5  # between reports: these results are lost with a node
 SIGN_SECONDS = 5.0  # between reports without results
 
 
-class Arrival(NamedTuple):
-    """Sent once a worker is ready. versions: of the node's libraries."""
-
-    workers: int
-    versions: dict[str, str]
-
-
 class Report(NamedTuple):
-    """The results since the last report.
+    """From an agent: the results since its last report, with the indexes of their tasks.
 
-    workers: their number now. said: lines for the user. failure, failed: the error of an episode
-    that cannot be played here, and its task's index; the agent can then only be ended.
+    workers: their number now. said: lines for the user. error: why an episode cannot be played; the
+    agent can then only be ended.
     """
 
-    results: Packed
+    results: Results
     workers: int
     said: list[str]
-    failure: str = ""
-    failed: int = -1
+    error: Exception | None = None
 
 
 class Agent:
-    """A node's workers.
-
-    recipe: a pickled `Recipe`. workers: the number of processes. preload: modules for the process
-    that they are forked from. settings: further arguments of the `WorkerPool`.
-    """
+    """A node's workers. The arguments are those of the `RayPool`; workers: a number."""
 
     def __init__(
-        self, recipe: bytes, workers: int, preload: Sequence[str], settings: Mapping[str, Any]
+        self,
+        workers: int,
+        recipe: bytes,
+        preload: Sequence[str],
+        search_here: bool,
+        settings: Mapping[str, Any],
     ) -> None:
         # Otherwise every worker process runs the actor's main program, which imports Ray.
         vars(sys.modules["__main__"]).pop("__file__", None)
         hide_checkout()
-        if os.environ.get(IMPORTS):
+        if search_here:
             search_last()
         start_forkserver(preload)
         self._said: list[str] = []
         self._workers = workers
+        self._indexes = np.zeros(0, np.int64)  # in the master's batch, of the pool's tasks
+        self._no_results = np.zeros(0, result_type(settings.get("inputs", 0)))
         self._pool = WorkerPool(
             pickle.loads(recipe),  # noqa: S301 (from the master)
             workers=workers,
@@ -67,31 +62,35 @@ class Agent:
             **settings,
         )
 
-    def arrive(self) -> Arrival:
-        """Wait until a worker is ready; raise RunError if none can be started."""
-        self._pool.await_first()
-        return Arrival(len(self._pool.pids), versions())
+    def arrive(self) -> tuple[int, dict[str, str]]:
+        """Wait until a worker is ready. Return the number of workers and the node's versions.
 
-    def play(self, snapshot: Snapshot | None, tasks: Integers, unfinished: int) -> Report:
-        """Add tasks; report when only `unfinished` are left, or after some time.
+        Raise RunError if none can be started.
+        """
+        self._pool.wait_ready()
+        return len(self._pool.pids), versions()
+
+    def play(self, snapshot: Snapshot | None, tasks: Tasks, unfinished: int) -> Report:
+        """Add tasks. Report when only `unfinished` are left, or after some time.
 
         snapshot: given with the first tasks of a batch. Raise RunError if no worker is left.
         """
         if snapshot is not None:
             self._pool.begin(snapshot)
-        results: list[Result] = []
-        failure, failed, start = "", -1, time.monotonic()
-        self._pool.add(unpack_tasks(tasks))
+            self._indexes = self._indexes[:0]
+        self._indexes = np.concatenate([self._indexes, tasks["index"]])
+        self._pool.add(tasks)
+        results, error, start = self._no_results.copy(), None, time.monotonic()
         try:
             while self._pool.unfinished > unfinished and (
-                time.monotonic() - start < (REPORT_SECONDS if results else SIGN_SECONDS)
+                time.monotonic() - start < (REPORT_SECONDS if len(results) else SIGN_SECONDS)
             ):
-                results += self._pool.collect(REPORT_SECONDS)
-        except TaskError as error:
-            failure, failed = str(error), error.index
+                results = np.concatenate([results, self._pool.collect()])
+        except TaskError as caught:
+            error = caught
+        results["index"] = self._indexes[results["index"]]
         said, self._said[:] = self._said[:], []
-        workers = len(self._pool.pids)
-        return Report(pack_results(results), workers, said, failure, failed)
+        return Report(results, len(self._pool.pids), said, error)
 
     def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
         """Return `noise.weighted_sum`, made by threads: the workers are idle now."""

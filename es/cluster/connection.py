@@ -5,7 +5,6 @@ import os
 import secrets
 import shutil
 import socket
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,19 +15,18 @@ from es.errors import PROJECT, UsageError
 from es.rollouts.processes import ONE_THREAD
 
 AUTO, LOCAL = "auto", "local"
-# Files in the folder that are no code. Ray leaves out what git ignores.
+# Files not to upload to the nodes. Ray also leaves out what git ignores.
 NOT_SENT = ["*.safetensors", "*.pth", "/checkpoints/", "/benchmarks/", ".*/"]
 CONNECT_SECONDS = 5.0
-DELETE_SECONDS = 5.0
+DELETE_SECONDS = 3.0
 LONGEST = 300  # characters of a message of Ray
-_ENDING = threading.Lock()
 
 
 def connect(address: str, folder: str | None, *, cpus: int, variables: Mapping[str, str]) -> None:
     """Connect to the cluster at `address`, or start a Ray of `cpus` CPUs with files in `folder`.
 
-    variables: of the environment of the nodes' processes. This process gets variables of Ray's own,
-    so it should do nothing else. Raise UsageError if the connection fails.
+    variables: environment variables of the nodes' processes. This process gets variables for Ray,
+    and its output is dropped, so it should do nothing else. Raise UsageError if that fails.
     """
     where: dict[str, Any] = {"address": address}
     sent: dict[str, Any] = {"env_vars": {**ONE_THREAD, **variables}}
@@ -51,6 +49,9 @@ def connect(address: str, folder: str | None, *, cpus: int, variables: Mapping[s
         # Otherwise Ray ends this process if the head node is silent for a minute.
         own["RAY_gcs_rpc_server_reconnect_timeout_s"] = "1000000"
     os.environ.update(own)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (1, 2):  # Ray prints there
+        os.dup2(nowhere, stream)
     try:
         if address not in (LOCAL, AUTO):  # Ray would try for minutes
             host, _, port = address.rpartition(":")
@@ -63,16 +64,15 @@ def connect(address: str, folder: str | None, *, cpus: int, variables: Mapping[s
 
 
 def disconnect(folder: str | None) -> None:
-    """Give everything back to Ray and delete `folder`; may be called again, from any thread."""
-    with _ENDING:  # else the second would delete files while Ray still writes them for the first
-        with suppress(Exception):
-            import ray
+    """Give everything back to Ray, and delete the folder of a Ray that was started here."""
+    with suppress(Exception):
+        import ray
 
-            ray.shutdown()
-        deadline = time.monotonic() + DELETE_SECONDS
-        while folder and os.path.exists(folder) and time.monotonic() < deadline:
-            shutil.rmtree(folder, ignore_errors=True)  # a worker may still end, and write
-            time.sleep(0.05)
+        ray.shutdown()
+    deadline = time.monotonic() + DELETE_SECONDS
+    while folder and os.path.exists(folder) and time.monotonic() < deadline:
+        shutil.rmtree(folder, ignore_errors=True)  # a worker may still end, and write
+        time.sleep(0.05)
 
 
 def no_code(project: Path) -> list[str]:

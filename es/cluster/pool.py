@@ -1,216 +1,409 @@
-"""The pool of all workers of a Ray cluster.
+"""The pool on a Ray cluster: an agent on each node, with its own worker processes.
 
-Another process uses Ray. If it ends or loses the cluster, the master starts a new one, and has
-tasks without a result played again.
+Ray ends the process that uses it when its node is lost, and changes signals, threads and standard
+error. So a `RayPool` runs in a process of its own, which `open_ray` starts. Tasks of a lost node
+are played on others, which changes no result: an episode depends on its task alone.
 """
 
+from __future__ import annotations
+
 import importlib.util
-import math
-import multiprocessing
+import itertools
 import pickle
-import shutil
-import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing import connection
-from typing import Any, Literal
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
-from es.algorithm.noise import FloatArray, Weights, weighted_sum
-from es.cluster import messages
-from es.cluster.bridge import serve
-from es.cluster.connection import LOCAL
-from es.cluster.packing import pack_tasks, unpack_results
-from es.errors import PROJECT, ClusterError, UsageError, how_to_install
-from es.rollouts.interface import Progress, counted
-from es.rollouts.processes import cores, for_helpers
-from es.rollouts.rollout import Recipe, Result, Snapshot, Task
+from es.algorithm.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
+from es.checkpoint import versions
+from es.cluster.agent import Agent, Report
+from es.cluster.connection import LOCAL, connect, disconnect
+from es.errors import ClusterError, UsageError, counted, how_to_install, in_one_line
+from es.rollouts.processes import cores
+from es.rollouts.remote import RemotePool
+from es.rollouts.tasks import Pool, Progress, Recipe, Results, Snapshot, Tasks
 
-CLOSE_SECONDS = 5.0  # enough for a Ray of our own to end
-CONNECT_SECONDS = 120.0  # for an attempt to connect, which may send a large project
-AGAIN_SECONDS = 2.0  # between attempts
-SILENT_SECONDS = 60.0  # if it is silent for longer, that process hangs: it answers every second
+if TYPE_CHECKING:
+    from ray.exceptions import RayError
+
+WAKE_SECONDS = 0.25
+WATCH_SECONDS = 0.5  # between looks at the list of nodes
+FRESH_SECONDS = 5.0  # no agent is started from an older list of nodes
+SILENT_SECONDS = 60.0  # an agent that is silent for longer hangs
+RETRY_SECONDS = 5.0  # before a node without an agent is tried again
+CLOSE_SECONDS = 1.0  # for idle agents to end their workers
 WORTH_SENDING = 50_000_000  # random numbers; fewer are drawn here in less time than sending takes
 
 
-class RayPool:
+def open_ray(
+    address: str,
+    recipe: Recipe,
+    *,
+    patience: float = 120.0,
+    say: Callable[[str], None] = print,
+    **settings: Any,
+) -> RemotePool:
+    """Return a `RayPool` in a process of its own.
+
+    patience: seconds without a worker or a connection, after which ClusterError is raised.
+    settings: further arguments of the `RayPool`. Raise UsageError if Ray is not installed, or if
+    there is no cluster at the address.
+    """
+    if importlib.util.find_spec("ray") is None:
+        remedy = how_to_install("ray", "requirements-ray.txt")
+        raise UsageError(f"--ray {address}: Ray is not installed; {remedy}")
+    pickled = pickle.dumps(recipe)  # so that only agents import its modules
+    make = partial(RayPool, address, pickled, patience=patience, **settings)
+    return RemotePool(make, patience=patience, say=say)
+
+
+def sum_on_nodes(
+    pool: RemotePool, weights: Weights, size: int, fraction: float = 1.0
+) -> FloatArray:
+    """Return `noise.weighted_sum`, to the bit, summed on the nodes if that is faster."""
+    if len(weights) * size < WORTH_SENDING:
+        return weighted_sum(weights, size, fraction, threads=cores())
+    return pool.call("sum_noise", weights, size, fraction)
+
+
+class Node:
+    """A living node of the cluster with its agent. name: for the user.
+
+    workers: 0 until one is ready. tasks: the indexes of those that it has not reported. call: the
+    unfinished call, made at `called`. batch: the last one that it began.
+    """
+
+    def __init__(self, node_id: str, name: str, cpus: int) -> None:
+        self.id, self.name, self.cpus = node_id, name, cpus
+        self.agent: Any = None
+        self.workers = self.batch = 0
+        self.tasks: set[int] = set()
+        self.call: Any = None
+        self.called = 0.0
+
+    def ask(self, method: Any, *arguments: Any) -> None:
+        """Call a method of the agent, whose result `RayPool._answers` returns."""
+        self.call, self.called = method.remote(*arguments), time.monotonic()
+
+
+class RayPool(Pool):
     """Workers on every node of the cluster at `address`.
 
-    workers: processes on each node; None and 'auto': one per CPU. preload, variables: modules and
-    environment variables for the processes that workers are forked from. patience: a run ends
-    after so many seconds without any worker. say: shows a line to the user. settings: further
-    arguments of the nodes' `WorkerPool`. Raise UsageError if Ray is not installed, or if there is
-    no cluster.
+    recipe: pickled. workers: processes on each node; None and 'auto': one per CPU. patience: raise
+    ClusterError after so many seconds without any worker. preload, variables: modules and
+    environment variables for the processes that workers are forked from. search_here: whether
+    agents search the folder that is sent to them for modules. settings: further arguments of the
+    nodes' `WorkerPool`. Raise UsageError if there is no cluster.
     """
 
     def __init__(
         self,
         address: str,
-        recipe: Recipe,
+        recipe: bytes,
         *,
         workers: int | Literal["auto"] | None = None,
         patience: float = 120.0,
         preload: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
+        search_here: bool = False,
         say: Callable[[str], None] = print,
         **settings: Any,
     ) -> None:
-        if importlib.util.find_spec("ray") is None:
-            raise UsageError(
-                f"--ray {address}: Ray is not installed; "
-                f"{how_to_install('ray', 'requirements-ray.txt')}"
-            )
-        cpus = workers if isinstance(workers, int) else cores()
-        order = messages.Order(pickle.dumps(recipe), workers, patience, preload, settings)
-        self._arguments = address, (cpus, variables or {}, order)
-        self._patience, self._say = patience, say
-        self._status, self._again = messages.Status(), 0  # again: before the last connection
-        self._link: connection.Connection | None = None
-        self._process: Any = None
-        self._folder: str | None = None  # of a Ray of our own
-        self._connect()
-
-    def evaluate(
-        self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
-    ) -> list[Result]:
-        """Return the results in task order.
-
-        Raise TaskError if an episode cannot be played, ClusterError if there is no worker for long.
-        After an exception, the pool can only be closed.
-        """
-        results: dict[int, Result] = {}
-        asked, lost_since = False, math.inf  # the first loss since the last result
-        while len(results) < len(tasks):
-            try:
-                if not asked:
-                    missing = [task for task in tasks if task.index not in results]
-                    self._ask(messages.Play(snapshot, pack_tasks(missing)))
-                    asked = True
-                answer = self._receive(SILENT_SECONDS)
-            except LinkLostError as error:
-                lost_since = min(lost_since, time.monotonic())
-                if time.monotonic() - lost_since > self._patience:
-                    raise ClusterError(
-                        f"Ray has failed for {self._patience:g} s (--ray-timeout): {error}"
-                    ) from error
-                self._again += self._status.again + (self._status.out if asked else 0)
-                self._status, asked = messages.Status(), False
-                self._connect_again()
-                continue
-            assert isinstance(answer, messages.Played)
-            for packed in answer.results:
-                lost_since = math.inf
-                results |= {result.index: result for result in unpack_results(packed)}
-            self._status = answer.status
-            if progress:
-                progress(len(results))
-        return [results[task.index] for task in tasks]
-
-    def prepare(self, snapshot: Snapshot, tasks: Sequence[Task]) -> None:
-        """Do nothing: the nodes get all tasks of a batch at once."""
-
-    def sum_noise(self, weights: Weights, size: int, fraction: float = 1.0) -> FloatArray:
-        """Return `noise.weighted_sum`, to the bit, summed on the nodes if that is faster."""
-        if len(weights) * size >= WORTH_SENDING:
-            try:
-                self._ask(messages.Sum(weights, size, fraction))
-                # The other process waits half as long for the nodes, then sums by itself.
-                answer = self._receive(2 * messages.sum_seconds(weights, size))
-                assert isinstance(answer, messages.Summed)
-                return answer.total
-            except LinkLostError:  # `evaluate` connects again
-                self.close()
-        return weighted_sum(weights, size, fraction, threads=cores())
-
-    def describe(self) -> str:
-        """Return the numbers of nodes, workers, and episodes that were played again."""
-        nodes, workers, _, again = self._status
-        again += self._again
-        more = f", {again} played again" if again else ""
-        return f"{counted(nodes, 'node')}, {counted(workers, 'worker')}{more}"
-
-    def _connect(self) -> None:
-        """Start the process and wait until it has reached Ray; raise UsageError if it fails."""
-        address, arguments = self._arguments
-        context = multiprocessing.get_context("spawn")
-        if address == LOCAL:
-            self._folder = tempfile.mkdtemp(prefix="ray-")
-        ours, theirs = context.Pipe()
-        process = context.Process(
-            target=serve, args=(theirs, address, self._folder, *arguments), daemon=True
-        )
-        sys.path.append(str(PROJECT))  # which the process takes over, to find this package
+        self._say, self._patience = say, patience
+        self._workers_per_node = workers if isinstance(workers, int) else None
+        self._agent_arguments = recipe, preload, search_here, settings
+        self._nodes: dict[str, Node] = {}  # those with an agent
+        self._retry_at: dict[str, float] = {}
+        self._said_once: set[str] = set()
+        self._cause, self._alone_since = "", time.monotonic()
+        self._batch = self._played_again = 0
+        self._stop = threading.Event()
+        self._folder = tempfile.mkdtemp(prefix="ray-") if address == LOCAL else None
         try:
-            with for_helpers():
-                process.start()
-                self._process, self._link = process, ours
-        except OSError as error:
-            raise UsageError(f"--ray {address}: cannot start a process ({error})") from error
-        finally:
-            del sys.path[-1]
-            theirs.close()
-        try:
-            assert isinstance(self._receive(CONNECT_SECONDS), messages.Connected)
-        except LinkLostError as error:
-            self.close()
-            raise UsageError(f"--ray {address}: Ray cannot be used ({error})") from error
-        except UsageError:
+            cpus = self._workers_per_node or cores()
+            connect(address, self._folder, cpus=cpus, variables=variables or {})
+            self._living, self._seen = living_nodes(), time.monotonic()
+            threading.Thread(target=self._watch, daemon=True).start()
+            self._start_agents()
+        except BaseException:
             self.close()
             raise
 
-    def _connect_again(self) -> None:
-        """Connect again; raise ClusterError if that fails for long."""
-        self._say("The connection to Ray is lost: connecting again.")
-        deadline = time.monotonic() + self._patience
-        while True:
-            self.close()
-            try:
-                return self._connect()
-            except UsageError as error:
-                if time.monotonic() > deadline:
-                    raise ClusterError(
-                        f"no connection for {self._patience:g} s (--ray-timeout); {error}"
-                    ) from error
-            time.sleep(AGAIN_SECONDS)
+    def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
+        """Keep the tasks for `results`."""
+        self._snapshot, self._tasks = snapshot, tasks.copy()
+        self._tasks["index"] = range(len(tasks))
 
-    def _ask(self, request: messages.Play | messages.Sum) -> None:
-        if self._link is None:
-            raise LinkLostError("it has ended")
-        try:
-            self._link.send(request)
-        except OSError as error:
-            raise LinkLostError(f"it has ended: {error}") from error
+    def results(self, progress: Progress | None = None) -> Results:
+        """Play the submitted tasks and return their results, (k,), in task order.
 
-    def _receive(self, seconds: float) -> messages.Connected | messages.Played | messages.Summed:
-        """Return the next answer; raise it if it is a RunError, or LinkLostError if none comes."""
-        assert self._link is not None
-        while True:
+        Raise TaskError if an episode cannot be played, ClusterError if there is no worker for long.
+        """
+        import ray
+
+        self._answers(0.0)  # of the last batch
+        self._alone_since = time.monotonic()
+        self._batch += 1
+        results = self._snapshot.results(len(self._tasks))
+        reference = ray.put(self._snapshot)
+        waiting, unfinished = deque(range(len(results))), len(results)
+        while unfinished:
+            self._start_agents()
+            for node in self._ready:
+                if node.call is None:
+                    self._hand_out(node, waiting, reference)
+            for node, report in self._answers(WAKE_SECONDS):
+                if report is None:  # it is lost
+                    self._played_again += len(node.tasks)
+                    waiting.extendleft(sorted(node.tasks, reverse=True))
+                    continue
+                for line in report.said:
+                    self._say(f"Node {node.name}: {line}")
+                if report.error:
+                    raise report.error
+                indexes = report.results["index"]
+                results[indexes] = report.results
+                before = len(node.tasks)
+                node.tasks -= {*indexes.tolist()}
+                unfinished -= before - len(node.tasks)
+            if progress:
+                progress(len(results) - unfinished)
+        return results
+
+    def sum_noise(
+        self, weights: Weights, size: int, fraction: float, progress: Progress
+    ) -> FloatArray:
+        """Return `noise.weighted_sum`, to the bit, summed by the nodes.
+
+        progress: called while they do. What a node does not sum in time is summed here.
+        """
+        import ray
+        from ray.exceptions import RayError
+
+        here = partial(weighted_sum, size=size, fraction=fraction, threads=cores())
+        free = [node.agent for node in self._ready if node.call is None]
+        if not free:
+            return here(weights)
+        span = FAN * LEAF  # one node's part
+        agents = itertools.cycle(free)
+        sums = [
+            next(agents).sum_noise.remote(weights[start : start + span], size, fraction)
+            for start in range(0, len(weights), span)
+        ]
+        while len(sums) > FAN:  # nodes add these sums too, so that little is sent here
+            sums = [
+                next(agents).add_up.remote(*sums[start : start + FAN])
+                for start in range(0, len(sums), FAN)
+            ]
+            span *= FAN
+        # Longer than one core would need here.
+        deadline = time.monotonic() + 10.0 + 2e-8 * len(weights) * size
+        while (
+            ray.wait(sums, num_returns=len(sums), timeout=WAKE_SECONDS)[1]
+            and time.monotonic() < deadline
+        ):
+            progress(0)
+        parts: list[FloatArray] = []
+        for number, one in enumerate(sums):
             try:
-                if not self._link.poll(seconds):
-                    raise LinkLostError(f"it has been silent for {seconds:g} s")
-                answer: messages.Answer = self._link.recv()
-            except (EOFError, OSError) as error:
-                raise LinkLostError("it has ended") from error
-            if isinstance(answer, messages.Broken):
-                raise LinkLostError(answer.cause)
-            if isinstance(answer, messages.Failed):
-                raise answer.error
-            if not isinstance(answer, messages.Said):
-                return answer
-            self._say(answer.line)
+                parts.append(ray.get(one, timeout=0.0))
+            except RayError:  # `_answers` finds the loss when the node is to play
+                parts.append(here(weights[number * span : (number + 1) * span]))
+        return tree_sum(parts)
+
+    def describe(self) -> str:
+        """Return the numbers of nodes, workers, and episodes that were played again."""
+        nodes = self._ready
+        again = f", {self._played_again} played again" if self._played_again else ""
+        workers = counted(sum(node.workers for node in nodes), "worker")
+        return f"{counted(len(nodes), 'node')}, {workers}{again}"
 
     def close(self) -> None:
-        """End the process, which ends the agents; may be called again."""
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-            self._process.join(CLOSE_SECONDS)
-            self._process.kill()
-            self._process.join()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        """End all agents; idle ones end their workers first. Leave the cluster."""
+        self._stop.set()
+        with suppress(Exception):
+            import ray
+
+            idle = [node for node in self._ready if node.call is None]
+            closing = [node.agent.close.remote() for node in idle]
+            if closing:
+                ray.wait(closing, num_returns=len(closing), timeout=CLOSE_SECONDS)
+            for node in self._nodes.values():
+                ray.kill(node.agent)
+        self._nodes.clear()
+        disconnect(self._folder)
+
+    @property
+    def _ready(self) -> list[Node]:
+        """Return the nodes that can play."""
+        return [node for node in self._nodes.values() if node.workers]
+
+    def _watch(self) -> None:
+        """Look for nodes, in a thread: the head node may not answer."""
+        while not self._stop.wait(WATCH_SECONDS):
+            with suppress(Exception):
+                self._living, self._seen = living_nodes(), time.monotonic()
+
+    def _start_agents(self) -> None:
+        """Start agents on nodes without one. Raise ClusterError after `patience` s without any."""
+        now = time.monotonic()
+        if now - self._seen < FRESH_SECONDS:
+            for node_id, name, cpus in self._living:
+                if node_id not in self._nodes and now >= self._retry_at.get(node_id, 0.0):
+                    self._nodes[node_id] = self._start_agent(Node(node_id, name, cpus))
+        if self._ready:
+            self._alone_since = now
+        elif now - self._alone_since > self._patience:
+            nodes = counted(len(self._living), "node")
+            unknown = f"{nodes} with CPUs, but these are taken or the workers are still starting"
+            raise ClusterError(
+                f"no worker for {self._patience:g} s (--ray-timeout); {self._cause or unknown}"
+            )
+
+    def _start_agent(self, node: Node) -> Node:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        count = self._workers_per_node or node.cpus
+        actor = ray.remote(Agent).options(
+            num_cpus=min(count, node.cpus),
+            max_restarts=0,
+            max_task_retries=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+        )
+        node.agent = actor.remote(count, *self._agent_arguments)
+        node.ask(node.agent.arrive)
+        return node
+
+    def _hand_out(self, node: Node, waiting: deque[int], snapshot: Any) -> None:
+        """Give a node its next tasks, if there are any for it, and ask for a report."""
+        ready = self._ready
+        idle = sum(max(0, each.workers - len(each.tasks)) for each in ready)
+        total = sum(each.workers for each in ready)
+        count, rest = share(len(waiting), node.workers, len(node.tasks), idle, total)
+        if not count and not node.tasks:
+            return
+        indexes = [waiting.popleft() for _ in range(count)]
+        node.tasks |= {*indexes}
+        new = snapshot if node.batch != self._batch else None
+        node.batch = self._batch
+        node.ask(node.agent.play, new, self._tasks[indexes], rest)
+
+    def _answers(self, patience: float) -> list[tuple[Node, Report | None]]:
+        """Wait at most `patience` seconds. Return reports, and None for each lost node."""
+        import ray
+        from ray.exceptions import RayError
+
+        calls = {node.call: node for node in self._nodes.values() if node.call}
+        if not calls:
+            time.sleep(patience)
+            return []
+        answers: list[tuple[Node, Report | None]] = []
+        first, others = ray.wait([*calls], timeout=patience)
+        done = first + (ray.wait(others, num_returns=len(others), timeout=0)[0] if others else [])
+        for call in done:
+            node = calls[call]
+            node.call = None
+            try:
+                answer = ray.get(call)
+            except RayError as error:
+                self._drop(node, *summary_of_loss(error))
+                answers.append((node, None))
+                continue
+            if isinstance(answer, Report):
+                node.workers = answer.workers
+                answers.append((node, answer))
+            else:
+                self._welcome(node, *answer)
+        silent = time.monotonic() - SILENT_SECONDS
+        for node in self._ready:
+            if node.call and node.called < silent:
+                self._drop(node, "it does not answer", has_raised=False)
+                answers.append((node, None))
+        return answers
+
+    def _welcome(self, node: Node, workers: int, its_versions: Mapping[str, str]) -> None:
+        node.workers, self._cause, here = workers, "", versions()
+        self._say(f"Node {node.name}: {counted(workers, 'worker')}.")
+        changed = ", ".join(
+            f"{name} {its_versions.get(name, '-')} (here {here.get(name, '-')})"
+            for name in sorted({*here, *its_versions})
+            if here.get(name) != its_versions.get(name)
+        )
+        if changed:
+            self._say_once(
+                f"warning: node {node.name} differs from this machine in {changed}: results may "
+                "differ in the last digits."
+            )
+
+    def _drop(self, node: Node, cause: str, has_raised: bool) -> None:
+        """End an agent; its node is tried again later. The caller hands out its tasks again."""
+        import ray
+
+        del self._nodes[node.id]
+        with suppress(Exception):
+            ray.kill(node.agent)
+        self._retry_at[node.id] = time.monotonic() + RETRY_SECONDS
+        self._cause = f"node {node.name}: {cause}"
+        if node.workers:
+            episodes = counted(len(node.tasks), "episode")
+            self._say(f"Node {node.name} is lost ({cause}): {episodes} to be played again.")
+        elif has_raised:
+            self._say_once(f"Node {node.name} cannot take part ({cause}).")
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._said_once:
+            self._said_once.add(line)
+            self._say(line)
 
 
-class LinkLostError(Exception):
-    """The process that talks to Ray has ended, or hangs."""
+def share(waiting: int, workers: int, unfinished: int, idle: int, total: int) -> tuple[int, int]:
+    """Return how many tasks a node gets, and how many are left when it asks for more.
+
+    waiting: tasks that no node has yet. workers, unfinished: this node's workers and tasks. idle,
+    total: the workers without a task and all workers, of all nodes.
+
+    Each idle worker gets a task. Of the tasks that then remain, a node gets half of its share in
+    advance, so that its workers need not wait for the master: many at first, which takes few
+    messages, none at the end, so that all nodes finish together (guided self-scheduling,
+    Polychronopoulos and Kuck 1987). It asks again when three quarters of these are taken.
+    """
+    ahead = max(0, waiting - idle) * workers // (2 * total)
+    given = min(waiting, max(0, workers + ahead - unfinished))
+    if given == waiting:
+        return given, 0
+    return given, workers + ahead // 4 if ahead else workers - 1
+
+
+def living_nodes() -> list[tuple[str, str, int]]:
+    """Return id, name and CPUs of all nodes of the cluster that have CPUs."""
+    import ray
+
+    alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+    addresses = [node["NodeManagerAddress"] for node in alive]
+    return [
+        (
+            node["NodeID"],
+            address if addresses.count(address) == 1 else f"{address}/{node['NodeID'][:6]}",
+            int(node["Resources"]["CPU"]),
+        )
+        for node, address in zip(alive, addresses, strict=True)
+    ]
+
+
+def summary_of_loss(error: RayError) -> tuple[str, bool]:
+    """Return why an agent has ended, in short, and whether it has raised an error itself."""
+    from ray.exceptions import ActorUnavailableError, RayActorError
+
+    if isinstance(error, ActorUnavailableError):
+        return "it cannot be reached", False
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    last = lines[-1] if lines else type(error).__name__
+    if not isinstance(error, RayActorError) or error.actor_init_failed:
+        return in_one_line(last), True
+    return in_one_line(last.removeprefix("The actor is dead because ").partition(". ")[0]), False

@@ -14,7 +14,7 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from es.algorithm.noise import seed_shared_generators
 from es.errors import MisfitError, as_usage_error, users_trace
-from es.rollouts.rollout import as_number
+from es.rollouts.episode import as_number
 
 STARTS = 4  # of the same episode
 SECONDS = 0.05  # for all of these

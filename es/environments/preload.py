@@ -5,15 +5,28 @@ and Box2D, which takes long. The workers import modules of the user's themselves
 """
 
 import os
+import sys
 from contextlib import suppress
+from types import TracebackType
 
 import gymnasium
 
 from es.environments.simulators import load
+from es.errors import no_more_memory, no_more_processes
 from es.rollouts.processes import PRELOAD
 
 SIMULATORS = ("gymnasium.envs.mujoco", "gymnasium.envs.box2d")
 
+
+def _print_traceback(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Print an error's traceback, unless the master says in one line what the system lacks."""
+    if not (no_more_processes(error) or no_more_memory(error)):
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _print_traceback  # of the fork server, which alone imports this module
 name = os.environ.get(PRELOAD, "")
 with suppress(Exception):  # the master finds and reports what is wrong
     if ":" not in name:

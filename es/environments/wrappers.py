@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from es.algorithm.noise import Stream, derive_seeds
-from es.rollouts.rollout import as_number
+from es.rollouts.episode import as_number
 
 Outcome = tuple[Any, Any, bool, bool, dict[str, Any]]
 

@@ -1,21 +1,37 @@
-"""What plays tasks in a process: its environment, its actor, and their buffers."""
+"""Plays tasks in this process, with one environment and one actor."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from es.algorithm.noise import draw, perturb
-from es.rollouts.rollout import (
-    Environment,
+from es.algorithm.noise import DoubleArray, draw, perturb
+from es.errors import episode_trace, is_interrupt, summary_of
+from es.rollouts.episode import Environment, as_number, close, rollout
+from es.rollouts.tasks import (
+    Pool,
+    Progress,
     Recipe,
-    Result,
+    Results,
     Snapshot,
     Task,
-    as_number,
-    rollout,
+    Tasks,
+    each_task,
+    task_error,
 )
 
-MOST_KEPT = 50_000  # random numbers; those of larger networks take little of an episode's time
+# The noise of networks up to this size is kept for a twin. Drawing that of larger ones again is
+# cheap beside an episode.
+MOST_KEPT = 50_000
+NOTHING = np.zeros((2, 0))
+
+
+class Played(NamedTuple):
+    """The fields of a result after those of its task; see `es.rollouts.tasks.result_type`."""
+
+    episode_return: float
+    clipped_return: float
+    steps: int
+    observed: DoubleArray
 
 
 class Player:
@@ -31,9 +47,9 @@ class Player:
         self._perturbed = self._noise = np.empty(0, np.float32)
         self._noise_seed = -1  # of the noise that is kept, for a mirrored twin
 
-    def play(self, snapshot: Snapshot, task: Task) -> Result:
+    def play(self, snapshot: Snapshot, task: Task) -> Played:
         """Play a task's episode with its perturbation of the snapshot's parameters."""
-        theta, sigma, statistics, spread = snapshot
+        theta, sigma, statistics, relative_sigma = snapshot
         if self._perturbed.size != theta.size:
             self._perturbed = self._noise = np.empty_like(theta)
             if theta.size <= MOST_KEPT:
@@ -41,12 +57,15 @@ class Player:
         if task.sign and task.noise_seed != self._noise_seed:
             draw(task.noise_seed, self._noise, self._param_fraction)
             self._noise_seed = task.noise_seed if theta.size <= MOST_KEPT else -1
-        perturb(theta, self._noise, task.sign * sigma, self._perturbed, spread)
+        perturb(theta, self._noise, task.sign * sigma, self._perturbed, relative_sigma)
         self.actor.bind(self._perturbed, statistics)
         noise_seeds = (task.noise_seed, task.episode_seed) if task.sign else None
-        episode = rollout(self.env, self.actor, task.episode_seed, self._cap(task.cap), noise_seeds)
-        clipped = self._clipped.total if self._clipped else None
-        return Result(task.index, *episode, self.actor.observed(), clipped)
+        episode_return, steps = rollout(
+            self.env, self.actor, task.episode_seed, self._cap(task.cap), noise_seeds
+        )
+        clipped = self._clipped.total if self._clipped else episode_return
+        observed = self.actor.observed()
+        return Played(episode_return, clipped, steps, NOTHING if observed is None else observed)
 
 
 class SumClipped:
@@ -67,3 +86,41 @@ class SumClipped:
         outcome = self._env.step(action)
         self.total += min(max(as_number(outcome[1]), self._low), self._high)
         return outcome
+
+
+class InProcessPool(Pool):
+    """Plays every task in this process, one after the other, for debugging."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._player: Player | None = Player(recipe)
+        self._submitted: tuple[Snapshot, Tasks]
+
+    def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
+        """Keep the tasks for `results`."""
+        self._submitted = snapshot, tasks
+
+    def results(self, progress: Progress | None = None) -> Results:
+        """Play the submitted tasks; raise TaskError at the first exception."""
+        assert self._player is not None
+        snapshot, tasks = self._submitted
+        results = snapshot.results(len(tasks))
+        for number, (_, _, task) in enumerate(each_task(tasks)):
+            try:
+                results[number] = 0, number, *self._player.play(snapshot, task)
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
+                raise task_error(task, f"({summary_of(error)})", episode_trace(error)) from error
+            if progress:
+                progress(number + 1)
+        return results
+
+    def describe(self) -> str:
+        """Return that there are no workers."""
+        return "no workers"
+
+    def close(self) -> None:
+        """Close the environment."""
+        player, self._player = self._player, None
+        if player:
+            close(player.env)

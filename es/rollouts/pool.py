@@ -2,37 +2,95 @@
 
 Workers are started once and kept. A lost worker is replaced and its task played again, which
 changes no result: an episode depends on its task alone. The parameters lie in shared memory, so
-that only tasks and results are sent.
+only tasks and results are sent. All workers read tasks from one pipe, so a free one need not wait
+for the master, and takes no tasks in advance that would be lost if it died.
 """
 
+import os
+import pickle
+import select
 import selectors
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable
+from multiprocessing import connection
+from typing import Any, Literal
 
+import numpy as np
 from torch import multiprocessing
 
-from es.errors import limit_error
-from es.rollouts.interface import FAILURES, Progress, counted, failed
-from es.rollouts.processes import allow_open_files, cores, sharing_memory
-from es.rollouts.queue import TaskQueue
-from es.rollouts.rollout import Recipe, Result, Snapshot, Task
-from es.rollouts.worker import IDLE, Done, Shared
-from es.rollouts.worker_processes import LostWorker, WorkerProcesses, affordable_workers
+from es.errors import RunError, counted, limit_error
+from es.rollouts.processes import cores, end_group, starting_helper
+from es.rollouts.tasks import (
+    FAILURES,
+    TASK,
+    Pool,
+    Progress,
+    Recipe,
+    Results,
+    Snapshot,
+    Tasks,
+    each_task,
+    result_type,
+    task_error,
+)
+from es.rollouts.worker import FAILURE, IDLE, Shared, work
 
-GATHER_SECONDS = 0.004
-ENOUGH = 4  # tasks for each worker, of which it may take two at once
-STALLED_SECONDS = 0.25  # after so long without a message, a task that no worker plays is missing
-FILES_PER_WORKER, OTHER_FILES = 4, 64
+GATHER_SECONDS = 0.004  # for more results: waking up for each would take a core from the workers
+WAKE_SECONDS = 0.25  # if nothing has arrived and nobody is playing, unfinished tasks were lost
+CLOSE_SECONDS = 1.0  # for free workers to close their environments
+TASKS_FOR_TWO = 4  # from this many tasks per worker on, a worker may take two at a time
+WRITE_BYTES = select.PIPE_BUF // TASK.itemsize * TASK.itemsize  # of whole tasks, at once
+ATTEMPTS, PAUSE_SECONDS = 4, 0.3  # to start a worker: the fork server may just have died
+FORK_SERVER_DIED = 255  # the exit code that multiprocessing then reports for a worker
 
 
-class WorkerPool:
+class Worker:
+    """The master's end of a worker process. ready: whether it can play."""
+
+    def __init__(self, number: int, process: Any, link: connection.Connection) -> None:
+        self.number, self.process, self.link = number, process, link
+        self.ready = False
+        self.killed_for = ""  # in words that follow "worker 3"
+        self._poll = select.poll()  # ten times as quick as the connection's own
+        self._poll.register(link, select.POLLIN)
+
+    def receive(self) -> list[bytes]:
+        """Return the messages that have arrived. Raise EOFError or OSError if there is none."""
+        messages = [self.link.recv_bytes()]
+        try:
+            while self._poll.poll(0):
+                messages.append(self.link.recv_bytes())
+        except (EOFError, OSError):  # the next call raises it again
+            pass
+        return messages
+
+    def kill(self) -> None:
+        """End at once what its environment has started, and the worker if it is not dead yet."""
+        end_group(self.process.pid)
+        self.process.kill()  # a worker that is starting has no group yet
+
+    def cause_of_death(self) -> str:
+        """Return why it has ended, in words that follow "worker 3"."""
+        if self.killed_for:
+            return self.killed_for
+        self.process.join(CLOSE_SECONDS)
+        code = self.process.exitcode
+        if code == FORK_SERVER_DIED:
+            return "died; the fork server died too, so the cause is unknown"
+        if code is not None and code < 0:
+            return f"died (signal {signal.Signals(-code).name})"
+        return f"died (exit code {code})"
+
+
+class WorkerPool(Pool):
     """Persistent worker processes.
 
     size: P, the number of parameters. inputs: the size of observations if these are normalised.
-    spread: whether snapshots have a spread. workers: the number of processes; None: `members`;
-    'auto': one per core. timeout: seconds after which an episode hangs. say: shows lines.
+    relative_sigma: whether snapshots have one. workers: the number of processes; None: `members`;
+    'auto': one per core. timeout: seconds after which an episode hangs. say: shows a line to the
+    user. Raise LimitError if the system allows no more processes.
     """
 
     def __init__(
@@ -42,36 +100,34 @@ class WorkerPool:
         size: int,
         members: int,
         inputs: int = 0,
-        spread: bool = False,
+        relative_sigma: bool = False,
         workers: int | Literal["auto"] | None = None,
         timeout: float | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
         count = members if workers is None else cores() if workers == "auto" else workers
-        context = multiprocessing.get_context("forkserver")
-        self._queue = TaskQueue(context)
-        with sharing_memory():
-            self._shared = Shared.allocate(
-                context, self._queue.reader, size, inputs, spread=spread, workers=count
-            )
-        self._processes = WorkerProcesses(context, recipe, self._shared)
+        self._context, self._recipe = multiprocessing.get_context("forkserver"), recipe
         self._timeout, self._say = timeout, say
-        self._batch = self._count = self._finished = 0
+        self._reader, self._writer = self._context.Pipe(duplex=False)
+        os.set_blocking(self._writer.fileno(), False)
+        self._unwritten = memoryview(b"")  # tasks that the pipe has no room for
+        self._shared = Shared.allocate(
+            self._context,
+            self._reader,
+            size,
+            inputs,
+            relative_sigma=relative_sigma,
+            workers=count,
+        )
+        self._workers: dict[int, Worker] = {}
+        self._selector = selectors.DefaultSelector()
+        self._batch = self._finished = self._failed_starts = 0
         self._started = time.monotonic()
-        self._tasks: dict[int, Task] = {}  # by index, without a result
-        self._failures: Counter[int] = Counter()
-        self._missed = False  # whether a lost worker may have taken tasks without noting them
-        self._prepared: list[Task] = []
+        self._tasks, self._results = np.zeros(0, TASK), np.zeros(0, result_type(inputs))
+        self._failures: Counter[int] = Counter()  # by task
         try:
-            if workers is None and count > cores():
-                self._processes.start(0)
-                count = affordable_workers(count, self.await_first(), say)
-            allow_open_files(OTHER_FILES + FILES_PER_WORKER * count)
-            for number in range(len(self._processes.workers), count):
-                if not self._processes.start(number):
-                    say(f"{number} of {count} workers could be started: going on with these.")
-                    break
-            self._count = len(self._processes.workers)
+            for number in range(count):
+                self._start(number)
         except BaseException:
             self.close()
             raise
@@ -79,150 +135,202 @@ class WorkerPool:
     @property
     def pids(self) -> list[int]:
         """Return the process ids of the workers."""
-        return [worker.process.pid for worker in self._processes.workers.values()]
+        return [worker.process.pid for worker in self._workers.values()]
 
-    def await_first(self) -> int:
-        """Wait until a worker is ready; return its process id. Raise RunError if none starts."""
-        workers = self._processes.workers
-        while not (ready := [worker for worker in workers.values() if worker.ready]):
-            for key, _ in self._processes.selector.select():
-                for message in self._processes.receive(key.data):
-                    if isinstance(message, LostWorker):
-                        self._replace(message, None)
-        return ready[0].process.pid
+    def wait_ready(self) -> None:
+        """Wait until a worker can play. Raise RunError if none can be started."""
+        while not any(worker.ready for worker in self._workers.values()):
+            self._receive(WAKE_SECONDS)
 
-    def evaluate(
-        self, snapshot: Snapshot, tasks: Sequence[Task], progress: Progress | None = None
-    ) -> list[Result]:
-        """Return the results in task order; after an exception, the pool can only be closed.
-
-        Raise TaskError if a task fails FAILURES times, RunError if no worker can be started.
-        """
-        if self._prepared != [*tasks]:
-            self.prepare(snapshot, tasks)
-        self._prepared = []
-        results: dict[int, Result] = {}
-        while self.unfinished:
-            results |= {result.index: result for result in self.collect()}
-            if results and progress:
-                progress(len(results))
-        return [results[task.index] for task in tasks]
-
-    def prepare(self, snapshot: Snapshot, tasks: Sequence[Task]) -> None:
-        """Have these tasks played, for an `evaluate` of the same tasks."""
+    def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
+        """Start to play tasks; `results` returns their results. The last batch is abandoned."""
         self.begin(snapshot)
         self.add(tasks)
-        self._prepared = [*tasks]
+
+    def results(self, progress: Progress | None = None) -> Results:
+        """Wait for the results of the submitted tasks and return them, (k,), in task order.
+
+        progress: called several times a second. Raise TaskError if a task fails FAILURES times,
+        RunError if no worker can be started.
+        """
+        while self.unfinished:
+            self.collect()
+            if progress:
+                progress(self._finished)
+        return self._results
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Start a batch. Tasks of the last one that are unfinished are given up."""
-        self._queue.clear()
-        self._tasks.clear()
+        """Begin a batch without tasks. The last one is abandoned."""
+        self._unwritten = memoryview(b"")  # workers play what is in the pipe, for nothing
         self._shared.publish(snapshot)
         self._batch += 1
-        self._failures.clear()
+        self._tasks, self._results = self._tasks[:0], self._results[:0]
         self._finished, self._started = 0, time.monotonic()
-        missing = set(range(self._count)) - set(self._processes.workers)
-        if missing:  # a start has failed before
-            self._processes.start(min(missing), attempts=1)
+        self._failures.clear()
 
-    def add(self, tasks: Sequence[Task]) -> None:
-        """Hand out tasks of the batch, after those that wait already."""
-        self._tasks |= {task.index: task for task in tasks}
-        self._shared.pairs.value = len(self._tasks) >= ENOUGH * self._count
-        self._hand_out(tasks)
+    def add(self, tasks: Tasks) -> None:
+        """Add tasks to the batch. Their indexes follow those before them."""
+        first = len(self._tasks)
+        self._tasks = np.concatenate([self._tasks, tasks])
+        self._results = np.concatenate([self._results, np.zeros(len(tasks), self._results.dtype)])
+        new = self._tasks[first:]
+        new["batch"], new["index"] = self._batch, range(first, len(self._tasks))
+        self._shared.take_two.value = self.unfinished >= TASKS_FOR_TWO * len(self._workers)
+        self._write(new)
 
     @property
     def unfinished(self) -> int:
         """Return the number of the batch's tasks that have no result yet."""
-        return len(self._tasks)
+        return len(self._tasks) - self._finished
 
-    def collect(self, patience: float | None = None) -> list[Result]:
-        """Wait for results, at most `patience` seconds; return those that came, maybe none.
+    def collect(self, patience: float = WAKE_SECONDS) -> Results:
+        """Wait for results, at most `patience` seconds. Return the new ones, maybe none.
 
-        Raise errors as `evaluate` does.
+        Raise errors as `results` does.
         """
-        messages, results = self._messages(patience), list[Result]()
-        for message in messages:
-            if isinstance(message, LostWorker):
-                self._play_again(message)
-            # A task that is played again may have two results.
-            elif message.batch == self._batch and message.result.index in self._tasks:
-                del self._tasks[message.result.index]
-                results.append(message.result)
-        if self._missed and not messages and self._idle():
-            self._missed = False
-            self._hand_out([*self._tasks.values()])
-        self._finished += len(results)
+        records = self._receive(patience)
+        new = np.frombuffer(b"".join(records), self._results.dtype)
+        new = new[new["batch"] == self._batch]
+        # A task that was handed out twice may have two results, which are the same.
+        new = new[self._results["batch"][new["index"]] != self._batch]
+        self._results[new["index"]] = new
+        self._finished = int(np.count_nonzero(self._results["batch"]))
         if self._finished:
-            # Waking up for every result would take a core from the workers too often.
             rest = (time.monotonic() - self._started) * self.unfinished / self._finished
             time.sleep(min(GATHER_SECONDS, rest / 8))
-        return results
+        return new
 
     def describe(self) -> str:
         """Return the number of workers, in words."""
-        return counted(len(self._processes.workers), "worker")
+        return counted(len(self._workers), "worker")
 
     def close(self) -> None:
         """End all workers: a free one closes its environment first, a busy one is killed."""
-        self._queue.close()
-        for complaint in self._processes.close():
-            self._say(f"The environment was not closed well: {complaint}.")
+        workers = [*self._workers.values()]
+        self._writer.close()
+        if not self._reader.closed:
+            while self._reader.poll() and os.read(self._reader.fileno(), WRITE_BYTES):
+                pass  # what nobody took; free workers then read the end of the pipe
+        self._reader.close()
+        for worker in workers:
+            if self._shared.playing[worker.number] != IDLE:
+                worker.kill()
+        deadline = time.monotonic() + CLOSE_SECONDS
+        for worker in workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.process.join()
+            worker.link.close()
+        self._workers.clear()
+        self._selector.close()
 
-    def _hand_out(self, tasks: Sequence[Task] = ()) -> None:
-        """Fill the queue; the other tasks follow when it has room again."""
-        selector = self._processes.selector
-        waits = self._queue.fileno() in selector.get_map()
-        done = self._queue.put(self._batch, tasks)
-        if not done and not waits:
-            selector.register(self._queue, selectors.EVENT_WRITE, None)
-        elif done and waits:
-            selector.unregister(self._queue)
-
-    def _messages(self, patience: float | None) -> list[Done | LostWorker]:
-        """Return what the workers sent; maybe nothing, if there is a limit on waiting."""
-        limits = [patience, STALLED_SECONDS if self._missed else None]
-        if self._timeout is not None:
-            limits.append(min(1.0, self._timeout / 4))
-        messages: list[Done | LostWorker] = []
-        seconds = min((limit for limit in limits if limit is not None), default=None)
-        for key, _ in self._processes.selector.select(seconds):
-            if key.data is None:
-                self._hand_out()
+    def _start(self, number: int) -> None:
+        """Start worker `number`. Raise LimitError if that fails again and again."""
+        for attempt in range(ATTEMPTS):
+            link, workers_link = connection.Pipe()
+            try:
+                arguments = (workers_link, self._recipe, self._shared, number)
+                process = self._context.Process(target=work, args=arguments, daemon=True)
+                with starting_helper():
+                    process.start()
+            except (OSError, EOFError) as error:
+                link.close()
+                if attempt == ATTEMPTS - 1:
+                    raise limit_error(error) from error
+                time.sleep(PAUSE_SECONDS)
             else:
-                messages += self._processes.receive(key.data)
+                self._workers[number] = worker = Worker(number, process, link)
+                self._selector.register(link, selectors.EVENT_READ, worker)
+                return
+            finally:
+                workers_link.close()
+
+    def _write(self, tasks: Tasks | None = None) -> None:
+        """Write tasks to the pipe, after those that wait. What it has no room for waits."""
+        if tasks is not None:
+            self._unwritten = memoryview(bytes(self._unwritten) + tasks.tobytes())
+        try:
+            while self._unwritten:
+                written = os.write(self._writer.fileno(), self._unwritten[:WRITE_BYTES])
+                self._unwritten = self._unwritten[written:]
+        except BlockingIOError:
+            pass
+
+    def _receive(self, patience: float) -> list[bytes]:
+        """Return the records of results that have come. Replace lost workers."""
         if self._timeout is not None:
-            self._processes.end_hung(self._timeout)
-        return messages
+            patience = min(patience, self._timeout / 4)
+        records: list[bytes] = []
+        events = self._selector.select(patience)
+        for key, _ in events:
+            worker: Worker = key.data
+            try:
+                messages = worker.receive()
+            except (EOFError, OSError):
+                self._replace(worker, worker.cause_of_death())
+                continue
+            for message in messages:
+                if message.startswith(FAILURE):
+                    cause, trace = pickle.loads(message[1:])  # noqa: S301 (from a worker)
+                    self._replace(worker, f"failed ({cause})", trace)
+                    break
+                worker.ready, self._failed_starts = True, 0
+                records.append(message[1:])
+        if self._unwritten:
+            self._write()
+        elif (
+            not events and not self._reader.poll() and all(i == IDLE for i in self._shared.playing)
+        ):
+            # A worker that dies between taking a task and noting it loses the task.
+            self._write(self._tasks[self._results["batch"] == 0])
+        if self._timeout is not None:
+            self._kill_hung(self._timeout)
+        return records
 
-    def _play_again(self, lost: LostWorker) -> None:
-        """Have another worker play a lost worker's task; raise TaskError after FAILURES."""
-        playing = self._shared.playing[lost.worker.number]
-        task = self._tasks.get(playing)
-        self._replace(lost, task)
-        if task is None:
-            return
-        self._failures[playing] += 1
-        if self._failures[playing] == FAILURES:
-            how = f"{FAILURES} times; the last worker {lost.cause}"
-            raise failed(task, how, lost.trace)
-        self._hand_out([task])
+    def _kill_hung(self, timeout: float) -> None:
+        """Kill the workers whose episodes take longer than `timeout` seconds."""
+        now = time.monotonic()
+        for number, worker in self._workers.items():
+            if self._shared.playing[number] != IDLE and now - self._shared.since[number] > timeout:
+                worker.killed_for = (
+                    f"was ended: its episode took over {timeout:g} s (--rollout-timeout)"
+                )
+                worker.kill()
 
-    def _idle(self) -> bool:
-        # If all is idle, a missing result was lost with a worker, which notes one task at a time,
-        # just after taking it.
-        return self._queue.empty() and all(task == IDLE for task in self._shared.playing)
+    def _replace(self, worker: Worker, cause: str, trace: str = "") -> None:
+        """End what is left of a worker, put its task back, and start another worker.
 
-    def _replace(self, lost: LostWorker, task: Task | None) -> None:
-        if lost.limited and self._batch <= 1:  # later, the other workers go on
-            raise limit_error(f"a worker {lost.cause}")
-        self._missed = True
-        free = "between episodes" if lost.worker.ready else "starting"
-        doing = f"playing {task}" if task else free
-        then = self._processes.replace(lost)
-        told = self._failures.total() if lost.worker.ready else self._processes.failed_starts - 1
+        Raise TaskError if its task has failed FAILURES times, and RunError if FAILURES workers in a
+        row could not be started and no other is left.
+        """
+        number, index = worker.number, self._shared.playing[worker.number]
+        self._selector.unregister(worker.link)
+        worker.link.close()
+        worker.kill()
+        worker.process.join(CLOSE_SECONDS)
+        del self._workers[number]
+        self._shared.playing[number] = IDLE
+        doing, again = "between episodes" if worker.ready else "starting", self._tasks[:0]
+        if not worker.ready:
+            self._failed_starts += 1
+        elif index < len(self._tasks) and index != IDLE and not self._results["batch"][index]:
+            again = self._tasks[index : index + 1]
+            ((_, _, task),) = each_task(again)
+            doing = f"playing {task}"
+            self._failures[index] += 1
+            if self._failures[index] == FAILURES:
+                raise task_error(task, f"{FAILURES} times; the last worker {cause}", trace)
+        given_up = self._failed_starts >= FAILURES
+        if given_up and not self._workers:
+            raise RunError(f"no worker can be started: the last one {cause}", trace)
+        if not given_up:
+            self._start(number)
+        self._write(again)
         # All tasks may raise the same, and all workers may fail alike.
-        if told < FAILURES or (lost.worker.ready and not lost.trace):
-            trace = f"\n{lost.trace}" if lost.trace and not told else ""
-            self._say(f"Worker {lost.worker.number} {lost.cause} while {doing}: {then}.{trace}")
+        told = self._failures.total() if worker.ready else self._failed_starts
+        if told <= FAILURES or (worker.ready and not trace):
+            then = f"going on with {len(self._workers)}" if given_up else "replaced"
+            shown = f"\n{trace}" if trace and told == 1 else ""
+            self._say(f"Worker {number} {cause} while {doing}: {then}.{shown}")

@@ -1,4 +1,4 @@
-"""Starting processes: quickly, with one thread each, within the system's limits."""
+"""Start processes quickly, with one thread each, and end them as a whole."""
 
 import atexit
 import math
@@ -11,22 +11,20 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing import connection
+from functools import partial
+from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
 from typing import NoReturn
 
-from es.errors import IN_CHECKOUT, PROJECT, RunError, UsageError, naming_limits
+from es.errors import IN_CHECKOUT, PROJECT
 
-OPEN_FILES = 8192  # enough for two thousand workers, and less than any system's limit
+OPEN_FILES = 8192  # enough for two thousand workers, and below the limit of any system
 CORES = "ES_CORES"  # this variable limits the number of cores that are used
 PRELOAD = "ES_PRELOAD"  # this variable names the environment whose simulator is preloaded
-IMPORTS = "ES_IMPORTS"  # this variable names the settings that name modules of the user's
-MASTER = "ES_MASTER"  # this variable names the fork server's master, and its socket's folder
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
 TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-ROOT = Path("/")  # of the system's files
 FOR_WORKERS = (  # modules that workers need
     "es.envs",
     "es.environments.atari",
@@ -85,11 +83,12 @@ def end_now() -> None:
     os._exit(_status[0])
 
 
-def cores(root: Path = ROOT) -> int:
+def cores(root: Path = Path("/")) -> int:
     """Return the number of processor cores that this process may use.
 
     The variable ES_CORES sets it. Otherwise it is the number of cores in the affinity mask, or the
-    CPU quota of the container or batch job, rounded up, if that is less.
+    CPU quota of the container or batch job, rounded up, if that is less. root: of the system's
+    files.
     """
     if chosen := os.environ.get(CORES):
         return int(chosen)
@@ -97,7 +96,7 @@ def cores(root: Path = ROOT) -> int:
         count = len(os.sched_getaffinity(0))
     else:
         count = os.cpu_count() or 1
-    for group in control_groups("cpu", root):
+    for group in _control_groups(root):
         for files in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):  # version 2, 1
             with suppress(OSError, ValueError):  # there is no such file, or its quota is "max"
                 words = " ".join((group / name).read_text() for name in files).split()
@@ -107,20 +106,19 @@ def cores(root: Path = ROOT) -> int:
     return count
 
 
-def control_groups(controller: str, root: Path = ROOT) -> list[Path]:
-    """Return the folders of the Linux control groups whose limits apply to this process.
+def _control_groups(root: Path) -> list[Path]:
+    """Return the folders of this process's Linux control groups, and of all groups above them.
 
-    These are its own group and all above it, of versions 1 and 2. Some may not exist: in a
-    container, the paths in /proc may be those of the host. controller: "cpu" or "memory".
+    Some may not exist: in a container, the paths in /proc may be those of the host.
     """
     groups: list[Path] = []
     with suppress(OSError):  # another system
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            mount = root / "sys/fs/cgroup" / (controller if controllers else "")  # version 1, 2
-            if not controllers or controller in controllers.split(","):
-                group = mount / path.lstrip("/")
-                groups += [each for each in (group, *group.parents) if each.is_relative_to(mount)]
+            folder = "cpu" if "cpu" in controllers.split(",") else ""  # of version 1, 2
+            mount = root / "sys/fs/cgroup" / folder
+            group = mount / path.lstrip("/")
+            groups += [each for each in (group, *group.parents) if each.is_relative_to(mount)]
     return groups
 
 
@@ -137,43 +135,39 @@ def start_forkserver(preload: Sequence[str]) -> None:
 
     It runs beside the caller's own imports, and all workers share its memory.
     """
-    from multiprocessing import forkserver
-
     # Always this package: workers could not import it, as a checkout's folder is not searched.
-    ours = ("es.rollouts.fork_server", "es.rollouts.worker")
-    forkserver.set_forkserver_preload([*ours, *preload])
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # The fork server inherits the limit, and has open files for each worker.
-    allow_open_files(OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES))
-    try:
-        with naming_limits(), for_helpers():
-            forkserver.ensure_running()
-    except OSError as error:  # its socket lies in the folder for temporary files
-        raise UsageError(
-            f"--workers: cannot start worker processes ({error}); set TMPDIR to a short path "
-            "that exists, or use --workers 0"
-        ) from error
+    forkserver.set_forkserver_preload(["es.rollouts.worker", *preload])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < (limit := min(hard, OPEN_FILES)):  # the fork server has open files for each worker
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    with starting_helper():
+        forkserver.ensure_running()
 
 
 @contextmanager
-def for_helpers() -> Iterator[None]:
-    """Hold back Ctrl-C from helpers that are started in this context, while they import.
+def starting_helper() -> Iterator[None]:
+    """Hold back Ctrl-C from a process that is started in this context, while it imports.
 
-    Any start of a worker may start the fork server again, since that may have been killed.
+    A start of a worker may start the fork server again, which may have been killed.
     """
-    from multiprocessing import resource_tracker, util
-
-    values = importing_variables()
-    if multiprocessing.parent_process() is None:  # or it is the folder of another process
-        values[MASTER] = f"{os.getpid()} {util.get_temp_dir()}"
-    with variables(values), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a resource tracker that was killed and starts again
+    with variables(importing_variables()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # resource_tracker warns when it is started again
         resource_tracker.ensure_running()  # first, since it unblocks the signals
         signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
         try:
             yield
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
+
+
+def become_helper() -> None:
+    """Leave the terminal's signals to the master, and end this process's group with the master."""
+    # The last two would stop a group in the background that uses the terminal.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
+    end_with_parent(partial(end_group, os.getpid()))
 
 
 def end_with_parent(clean_up: Callable[[], object]) -> None:
@@ -212,32 +206,6 @@ def ending_children() -> Iterator[None]:
             if child.pid not in before and not is_helper and os.getsid(child.pid) == os.getsid(0):
                 for each in (child, *child.children(recursive=True)):
                     each.kill()
-
-
-def allow_open_files(wanted: int) -> None:
-    """Raise the limit on open files to at least `wanted`, or UsageError if that fails."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, OverflowError, ValueError) as error:
-        raise UsageError(
-            f"--workers: so many processes need {wanted} open files, and the system allows {hard}; "
-            "use fewer (--workers auto)"
-        ) from error
-
-
-@contextmanager
-def sharing_memory() -> Iterator[None]:
-    """Raise RunError in this context if memory that processes share cannot be had."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:  # torch raises the latter
-        raise RunError(
-            f"--workers: no memory can be shared with worker processes ({error}); raise the limit "
-            "on the size of files (ulimit -f), make room in /dev/shm, or use --workers 0"
-        ) from error
 
 
 def importing_variables() -> dict[str, str]:

@@ -1,73 +1,44 @@
-"""A worker process: it builds an environment and an actor, then plays tasks."""
+"""A worker process: it makes an environment and an actor, then plays tasks."""
 
 import ctypes
 import gc
 import os
-import signal
+import pickle
 import sys
-import threading
 import time
 from contextlib import suppress
-from functools import partial
-from multiprocessing import connection
+from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from es.errors import episode_trace, no_more_processes, summary_of
+from es.errors import episode_trace, summary_of
+from es.rollouts.episode import close
 from es.rollouts.player import Player
-from es.rollouts.processes import TERMINAL_SIGNALS, end_group, end_with_parent
-from es.rollouts.queue import take
-from es.rollouts.rollout import Recipe, Result, Snapshot, close
+from es.rollouts.processes import become_helper, end_group
+from es.rollouts.tasks import TASK, Recipe, Snapshot, each_task
 
 IDLE = -1
-SHORT = 0.002  # seconds of an episode, after which two tasks are taken at once
-
-
-class Failure(NamedTuple):
-    """Sent by a worker that has failed and ends. cause: in one line. trace: the traceback.
-
-    limited: whether the system allowed it no thread.
-    """
-
-    cause: str
-    trace: str
-    limited: bool = False
-
-
-class Ready(NamedTuple):
-    """Sent by a worker once its environment and actor are built."""
-
-
-class Done(NamedTuple):
-    """A list of these is sent by a worker for the tasks that it has taken."""
-
-    batch: int
-    result: Result
-
-
-class Parting(NamedTuple):
-    """Sent by a worker that ends: what the user should know, in a line without a full stop."""
-
-    complaint: str
+SHORT_SECONDS = 0.002  # after a shorter episode, a worker takes two tasks at a time
+RESULTS, FAILURE = b"r", b"f"  # the first byte of a worker's message
 
 
 class Shared(NamedTuple):
     """What the master and all workers share.
 
-    tasks: the readable end of the queue. theta, (P,) floats, sigma, statistics, (2 * inputs,)
-    doubles, and spread, like theta or empty: the current snapshot. pairs: whether workers with
-    short episodes take two tasks at once. playing: for each worker the index of the task that it
-    plays, or IDLE. since: the time.monotonic at which it began that task.
+    tasks: the end of the pipe that workers read tasks from. theta, (P,) floats, sigma, statistics,
+    (2 * inputs,) doubles, and relative_sigma, like theta or empty: the current snapshot. take_two:
+    whether workers with short episodes take two tasks at a time. playing: for each worker the index
+    of the task that it plays, or IDLE. since: the time.monotonic at which it began that task.
     """
 
-    tasks: connection.Connection
+    tasks: Connection
     theta: Any
     sigma: Any
     statistics: Any
-    spread: Any
-    pairs: Any
+    relative_sigma: Any
+    take_two: Any
     playing: Any
     since: Any
 
@@ -75,129 +46,93 @@ class Shared(NamedTuple):
     def allocate(
         cls,
         context: BaseContext,
-        tasks: connection.Connection,
+        tasks: Connection,
         size: int,
         inputs: int,
         *,
-        spread: bool,
+        relative_sigma: bool,
         workers: int,
     ) -> Self:
-        """Return all this, of which only `tasks` is there already."""
+        """Return new shared memory. The arguments are those of `WorkerPool`."""
         return cls(
             tasks,
             theta=context.RawArray(ctypes.c_float, size),
             sigma=context.RawValue(ctypes.c_double),
             statistics=context.RawArray(ctypes.c_double, 2 * inputs),
-            spread=context.RawArray(ctypes.c_float, size if spread else 0),
-            pairs=context.RawValue(ctypes.c_bool),
+            relative_sigma=context.RawArray(ctypes.c_float, size if relative_sigma else 0),
+            take_two=context.RawValue(ctypes.c_bool),
             playing=context.RawArray(ctypes.c_longlong, [IDLE] * workers),
             since=context.RawArray(ctypes.c_double, workers),
         )
 
     def snapshot(self) -> Snapshot:
         """Return the current snapshot, whose arrays are views of the shared memory."""
-        statistics = spread = None
+        statistics = relative_sigma = None
         if len(self.statistics):
             statistics = np.frombuffer(self.statistics).reshape(2, -1)
-        if len(self.spread):
-            spread = np.frombuffer(self.spread, np.float32)
-        return Snapshot(np.frombuffer(self.theta, np.float32), self.sigma.value, statistics, spread)
+        if len(self.relative_sigma):
+            relative_sigma = np.frombuffer(self.relative_sigma, np.float32)
+        theta = np.frombuffer(self.theta, np.float32)
+        return Snapshot(theta, self.sigma.value, statistics, relative_sigma)
 
     def publish(self, snapshot: Snapshot) -> None:
         """Make a snapshot the current one."""
         self.sigma.value = snapshot.sigma
-        for ours, theirs in zip(self.snapshot(), snapshot, strict=True):
-            if isinstance(ours, np.ndarray) and isinstance(theirs, np.ndarray):
-                np.copyto(ours, theirs)
+        for shared, new in zip(self.snapshot(), snapshot, strict=True):
+            if isinstance(shared, np.ndarray) and isinstance(new, np.ndarray):
+                np.copyto(shared, new)
 
 
-def work(results: connection.Connection, recipe: Recipe, shared: Shared, number: int) -> None:
-    """Run worker `number`: build, then play tasks until the queue is closed."""
+def work(link: Connection, recipe: Recipe, shared: Shared, number: int) -> None:
+    """Run worker `number` until the pipe of tasks is closed or something fails."""
     gc.freeze()  # collecting imported objects would copy the pages that workers share
     # A group of its own ends as a whole, even if the worker is dead and its children are orphans.
     os.setpgid(0, 0)
-    # The first two may have been sent to the master's group before. The others would stop a group
-    # in the background that uses the terminal.
-    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU):
-        signal.signal(ignored, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
     try:
-        end_with_parent(partial(end_group, os.getpid()))
-    except RuntimeError as error:
-        results.send(Failure(summary_of(error), "", limited=no_more_processes(error)))
-        return
-    with suppress(OSError):  # the master closed the connection
-        _serve(results, recipe, shared, number)
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # nobody reads it, or it is closed
-            print(end="", file=stream, flush=True)
-    end_group(os.getpid())  # the master may be dead
+        with suppress(OSError):  # the master has closed the connection
+            _serve(link, recipe, shared, number)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # nobody reads it, or it is closed
+                stream.flush()
+    finally:
+        end_group(os.getpid())
 
 
-def _serve(results: connection.Connection, recipe: Recipe, shared: Shared, number: int) -> None:
-    """Build and play until the queue is closed or something fails; close the environment."""
+def _serve(link: Connection, recipe: Recipe, shared: Shared, number: int) -> None:
     try:
+        become_helper()
         player = Player(recipe)
     except BaseException as error:
-        results.send(Failure(summary_of(error), episode_trace(error)))
+        _send_failure(link, error)
         return
     try:
-        results.send(Ready())
-        _play(results, player, shared, number)
+        link.send_bytes(RESULTS)  # none yet: it is ready
+        _play(link, player, shared, number)
     finally:
-        if complaint := close(player.env):
-            results.send(Parting(complaint))
-        if left := [*end_children(), *lasting_threads()]:
-            results.send(Parting(f"still ran after its close(), and ended: {', '.join(left)}"))
+        close(player.env)
 
 
-def _play(results: connection.Connection, player: Player, shared: Shared, number: int) -> None:
+def _play(link: Connection, player: Player, shared: Shared, number: int) -> None:
     snapshot, count = shared.snapshot(), 1
-    while taken := take(shared.tasks, count):
-        done: list[Done] = []
-        for batch, task in taken:
+    results = snapshot.results(2)
+    while records := os.read(shared.tasks.fileno(), count * TASK.itemsize):
+        tasks = [*each_task(np.frombuffer(records, TASK))]
+        for done, (batch, index, task) in enumerate(tasks):
             began = shared.since[number] = time.monotonic()
-            shared.playing[number] = task.index
+            shared.playing[number] = index
             try:
-                result = player.play(snapshot._replace(sigma=shared.sigma.value), task)
+                played = player.play(snapshot._replace(sigma=shared.sigma.value), task)
             except BaseException as error:
-                results.send(done)
-                results.send(Failure(summary_of(error), episode_trace(error)))
+                link.send_bytes(RESULTS + results[:done].tobytes())
+                _send_failure(link, error)
                 return
-            done.append(Done(batch, result))
+            results[done] = batch, index, *played
         shared.playing[number] = IDLE  # first: once the master has all results, no worker is busy
-        results.send(done)
+        link.send_bytes(RESULTS + results[: len(tasks)].tobytes())
         # Mirrored twins, which share their noise, lie side by side, + before -.
-        short = time.monotonic() - began < SHORT and task.sign != 1
-        count = 2 if short and shared.pairs.value else 1
+        is_short = time.monotonic() - began < SHORT_SECONDS and task.sign != 1
+        count = 2 if is_short and shared.take_two.value else 1
 
 
-def lasting_threads() -> list[str]:
-    """Return the threads that keep this process from ending, in words."""
-    main = threading.main_thread()
-    others = [each for each in threading.enumerate() if not each.daemon and each is not main]
-    return [f"thread {each.name}" for each in others]
-
-
-def end_children() -> list[str]:
-    """Kill what this process has started and left; return it in words.
-
-    All but the helpers of multiprocessing, which end by themselves, and sessions of their own.
-    """
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:  # most often, there are none
-        return []
-    import psutil
-
-    ended = []
-    for child in psutil.Process().children():
-        with suppress(psutil.Error, ProcessLookupError):
-            is_helper = any("from multiprocessing." in word for word in child.cmdline())
-            if not is_helper and os.getsid(child.pid) == os.getsid(0):
-                name = child.name()
-                for each in (child, *child.children(recursive=True)):
-                    each.kill()
-                ended.append(f"process {name}")
-    return ended
+def _send_failure(link: Connection, error: BaseException) -> None:
+    link.send_bytes(FAILURE + pickle.dumps((summary_of(error), episode_trace(error))))

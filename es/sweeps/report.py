@@ -10,10 +10,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from es.checkpoint import LATEST
 from es.config import Config, flag
-from es.errors import RunError, command, in_one_line
+from es.errors import RunError, command, counted, in_one_line
 from es.reports import plot
 from es.reports.console import Console
-from es.rollouts.interface import counted
 from es.run import how_to_watch, write_text
 from es.settings import write_toml
 from es.sweeps.space import base_params, trial_settings

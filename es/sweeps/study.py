@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from es.checkpoint import LATEST
 from es.config import Config, flag
 from es.errors import Interrupts, RunError, UsageError, limit_error
-from es.rollouts.processes import end_group, for_helpers
+from es.rollouts.processes import end_group, starting_helper
 from es.sweeps.space import Space, base_params, trial_settings
 from es.sweeps.trial import MILESTONES, Failed, Milestone, Value, run_trial
 
@@ -230,7 +230,7 @@ def start_trial(study: optuna.Study, sweep: Sweep) -> RunningTrial:
             },
         )
         try:
-            with for_helpers():
+            with starting_helper():
                 process.start()
         except EOFError as error:  # as it cannot start another process
             raise limit_error("the fork server has ended") from error

@@ -16,7 +16,7 @@ from es.model import initial_theta
 from es.networks import make_actor
 from es.policy import make_policy
 from es.rollouts.player import Player
-from es.rollouts.rollout import Snapshot, Task
+from es.rollouts.tasks import Snapshot, Task
 from tests.nets import Rich
 from tests.networks.descriptions import mlp
 from tests.strange import SPACES
@@ -58,12 +58,11 @@ def test_actions_are_decoded_and_observations_normalised_as_for_the_programs_own
 
 def test_an_episode_depends_on_its_task_alone():
     policy = own("Rich", "Pendulum-v1")
-    task = Task(0, 5, 1, 7, 50)
+    task = Task(5, 1, 7, 50)
     fresh, used = Player(policy.recipe), Player(policy.recipe)
-    used.play(Snapshot(2 * policy.theta, 0.1), Task(0, 6, -1, 8, 30))
-    assert used.play(Snapshot(policy.theta, 0.1), task) == fresh.play(
-        Snapshot(policy.theta, 0.1), task
-    )
+    used.play(Snapshot(2 * policy.theta, 0.1), Task(6, -1, 8, 30))
+    first, second = (player.play(Snapshot(policy.theta, 0.1), task) for player in (used, fresh))
+    assert first[:3] == second[:3]
 
 
 def test_a_module_may_keep_an_observation(monkeypatch):

@@ -8,7 +8,7 @@ import torch
 
 from es import load_policy
 from es.config import Config
-from es.rollouts.rollout import evaluation_seeds
+from es.rollouts.tasks import evaluation_seeds
 from es.run import command_for
 from es.settings import scored_alike
 from tests.checkpoints import read, same_run

@@ -1,5 +1,6 @@
 """Environments that go wrong, through the command line."""
 
+import re
 import signal
 from pathlib import Path
 
@@ -66,9 +67,10 @@ def test_observations_that_are_no_numbers_stay_out_of_the_statistics(program):
 def test_an_exception_ends_the_run_with_its_traceback(program, workers):
     status, _, err = faulty(program, "run", "--workers", workers, kwargs=("fault=raise",))
     assert status == 1
-    assert err.startswith("error: --env-name tests.faulty:Faulty-v0: Task(index=")
-    assert "noise_seed=" in err
-    assert "episode_seed=" in err
+    assert re.match(
+        r"error: --env-name tests.faulty:Faulty-v0: the episode of seed \d+ with noise seed \d+",
+        err,
+    )
     assert ("failed 3 times" if workers else "failed (ValueError: unlucky)") in err
     assert err.rstrip().endswith("ValueError: unlucky")
     assert [row["update"] for row in rows(Path("run"))] == ["1"]
@@ -80,7 +82,7 @@ def test_what_all_episodes_raise_is_shown_early_and_once(program):
     status, out, err = faulty(program, "run", "--workers", 2, kwargs=kwargs)
     assert status == 1
     told = [line for line in out.splitlines() if line.startswith("Worker ")]
-    assert len(told) == 3
+    assert 2 <= len(told) <= 3
     assert out.count("ValueError: unlucky\n") == 1
     assert out.index("ValueError: unlucky\n") < out.index(told[1])
     assert err.rstrip().endswith("ValueError: unlucky")
@@ -90,7 +92,7 @@ def test_a_crash_in_native_code_ends_the_run_with_the_name_of_its_signal(program
     status, _, err = faulty(program, "run", "--workers", 2, kwargs=("fault=crash",))
     assert status == 1
     assert signal.SIGSEGV.name in err
-    assert "Task(index=" in err
+    assert "the episode of seed " in err
     assert err.count("\n") == 1
 
 

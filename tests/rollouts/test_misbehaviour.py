@@ -1,17 +1,10 @@
 """Environments that go wrong while they are made, played and closed, through the command line."""
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
 
-from es.errors import TaskError
-from es.rollouts.pool import WorkerPool
-from es.rollouts.pool_process import PoolProcess
-from es.rollouts.worker import IDLE
 from tests.checkpoints import has_rows, rows
-from tests.fakes import SNAPSHOT, TASKS, UNLUCKY, Starting, recipe
 from tests.processes import all_gone, wait_until
 
 AWFUL = "--env-name tests.awful:Awful-v0"
@@ -48,20 +41,20 @@ def test_a_bug_is_one_line_and_the_traceback_of_the_users_own_code(program, plac
     assert f'self.at("{place}")' in lines
 
 
-@pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize(
-    ("what", "words"),
+    ("what", "words", "workers"),
     [
-        ("boom", "KeyError: 'boom'"),
-        ("exit", "SystemExit: 0"),
-        ("break", "KeyboardInterrupt"),
-        ("own", "OwnError: mine"),
+        ("boom", "KeyError: 'boom'", 0),
+        ("exit", "SystemExit: 0", 0),
+        ("exit", "SystemExit: 0", 1),
+        ("break", "KeyboardInterrupt", 0),
+        ("own", "OwnError: mine", 1),
     ],
 )
 def test_so_it_is_in_an_episode(program, workers, what, words):
     status, line, trace = awful(program, "place=step", f"what={what}", "first=2", workers=workers)
     assert status == 1
-    assert line.startswith(f"error: {AWFUL}: Task(index=")
+    assert line.startswith(f"error: {AWFUL}: the episode of seed ")
     assert ("failed 3 times; " if workers else "failed (") in line
     assert words in line
     lines = lines_of_the_users(trace)
@@ -82,15 +75,6 @@ def test_a_close_that_fails_is_one_line(program):
     status, line, trace = awful(program, "place=close")
     assert (status, trace) == (1, "")
     assert line == f"error: {AWFUL}: cannot be played (its close() raised KeyError: 'boom')"
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_close_that_fails_in_the_end_is_told_once(program, workers):
-    kwargs = ("--env-kwargs", "place=close", "first=7", "--max-gradient-updates", 12)
-    status, out, err = program(*AWFUL.split(), *RUN, "--workers", workers, *kwargs)
-    assert (status, err) == (0, "")
-    assert out.count("close() raised KeyError: 'boom'") == 1
-    assert "Finished: " in out
 
 
 @pytest.mark.parametrize(
@@ -117,7 +101,6 @@ def test_a_module_that_cannot_be_imported(program, monkeypatch, tmp_path, code, 
         assert not trace
 
 
-@pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize(
     ("place", "what", "words"),
     [
@@ -130,10 +113,10 @@ def test_a_module_that_cannot_be_imported(program, monkeypatch, tmp_path, code, 
     ],
 )
 def test_what_is_no_observation_or_reward_is_one_line_that_names_the_step(
-    program, workers, place, what, words
+    program, place, what, words
 ):
     kwargs = (f"place={place}", f"what={what}", "first=2")
-    status, line, trace = awful(program, *kwargs, workers=workers)
+    status, line, trace = awful(program, *kwargs)
     assert (status, trace) == (1, "")
     assert f"after step 3, {words}" in line
 
@@ -171,39 +154,3 @@ def test_a_program_that_is_killed_leaves_nothing_that_an_environment_has_started
     assert len(pids) == 3
     process.kill()
     wait_until(lambda: all_gone(pids), 30)
-
-
-@pytest.mark.parametrize("ended", ["busy", "failed", "free", "killed"])
-def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_path, ended):
-    said: list[str] = []
-    pids = tmp_path / "pids"
-    leaving = pool(recipe(Starting, str(pids)), workers=1, say=said.append)
-    if ended == "free":
-        leaving.evaluate(SNAPSHOT, TASKS)
-    elif ended == "failed":
-        with pytest.raises(TaskError):
-            leaving.evaluate(SNAPSHOT, [UNLUCKY])
-    elif ended == "killed":
-        os.kill(leaving.await_first(), signal.SIGKILL)
-        leaving.evaluate(SNAPSHOT, TASKS)
-    else:
-        leaving.begin(SNAPSHOT)
-        leaving.add([UNLUCKY._replace(episode_seed=14)])
-        wait_until(lambda: leaving._shared.playing[0] != IDLE)
-    leaving.close()
-    if ended == "free":
-        assert "after its close(), and ended: process python" in said[-1]
-    assert len(pids.read_text().split()) >= {"failed": 3, "killed": 2}.get(ended, 1)
-    wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]), 30)
-
-
-def test_workers_whose_master_is_killed_take_with_them_what_their_environments_have_started(
-    tmp_path,
-):
-    pids = tmp_path / "pids"
-    with PoolProcess() as process:
-        leaving = recipe(Starting, str(pids))
-        process.open(WorkerPool, leaving, size=10, members=10, workers=2)
-        process.evaluate(SNAPSHOT, TASKS)
-        os.kill(process.pid, signal.SIGKILL)
-        wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]), 30)

@@ -1,26 +1,44 @@
+import contextlib
 import os
-import resource
+import random
 import signal
-from types import SimpleNamespace
 
+import numpy as np
 import psutil
 import pytest
 
-from es.errors import RunError, UsageError
-from es.rollouts import processes
-from es.rollouts.in_process import InProcessPool
-from es.rollouts.pool import WorkerPool
-from es.rollouts.rollout import Snapshot
-from es.rollouts.worker_processes import affordable_workers
-from tests.fakes import SNAPSHOT, TASKS, recipe
-from tests.processes import all_gone
+from es.errors import RunError, TaskError
+from es.rollouts.player import InProcessPool
+from es.rollouts.processes import cores
+from es.rollouts.tasks import TASK, Snapshot
+from es.rollouts.worker import IDLE
+from tests.fakes import (
+    EXITED,
+    KILLED,
+    SNAPSHOT,
+    TASKS,
+    UNLUCKY,
+    Hanging,
+    Raising,
+    Refusing,
+    Starting,
+    recipe,
+    same_results,
+    tasks_with,
+)
+from tests.processes import all_gone, wait_until
+
+OTHER_TASKS = tasks_with(*[50] * 10)
+
+
+def expected(tasks, snapshot=SNAPSHOT):
+    return InProcessPool(recipe()).evaluate(snapshot, tasks)
 
 
 def test_any_number_of_workers_gives_the_results_of_this_process(pool):
-    expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
-    assert [result.index for result in expected] == list(range(10))
+    assert expected(TASKS)["index"].tolist() == list(range(10))
     for workers in (1, 3, None):
-        assert pool(workers=workers).evaluate(SNAPSHOT, TASKS) == expected
+        assert same_results(pool(workers=workers).evaluate(SNAPSHOT, TASKS), expected(TASKS))
 
 
 def test_workers_are_kept_and_play_the_snapshot_of_the_moment(pool):
@@ -29,53 +47,55 @@ def test_workers_are_kept_and_play_the_snapshot_of_the_moment(pool):
     pids = kept.pids
     second = kept.evaluate(Snapshot(SNAPSHOT.theta + 1, 0.1), TASKS)
     assert kept.pids == pids
-    for before, after in zip(first, second, strict=True):
-        assert after.episode_return == pytest.approx(before.episode_return + 5 * 10, rel=1e-5)
+    assert second["episode_return"] == pytest.approx(first["episode_return"] + 5 * 10, rel=1e-5)
 
 
-def test_what_is_prepared_is_played_once_with_the_snapshot_of_that_moment(pool):
+def test_a_batch_is_played_once_with_the_snapshot_of_the_moment_it_was_submitted(pool):
     snapshot = Snapshot(SNAPSHOT.theta.copy(), SNAPSHOT.sigma)
-    expected = InProcessPool(recipe()).evaluate(snapshot, TASKS)
     ahead = pool()
-    ahead.prepare(snapshot, TASKS)
+    ahead.submit(snapshot, TASKS)
     snapshot.theta[:] = 9
-    assert ahead.evaluate(snapshot, TASKS) == expected
-    assert ahead.evaluate(SNAPSHOT, TASKS) == expected
+    assert same_results(ahead.results(), expected(TASKS))
 
 
-def test_tasks_that_were_prepared_for_nothing_are_given_up(pool):
+def test_a_batch_that_was_submitted_for_nothing_is_abandoned(pool):
     surprised = pool()
-    surprised.prepare(SNAPSHOT, [TASKS[0]._replace(index=index) for index in range(3000)])
-    tasks = [task._replace(episode_seed=50) for task in TASKS]
-    assert surprised.evaluate(SNAPSHOT, tasks) == InProcessPool(recipe()).evaluate(SNAPSHOT, tasks)
+    surprised.submit(SNAPSHOT, np.resize(TASKS, 3000))
+    assert same_results(surprised.evaluate(SNAPSHOT, OTHER_TASKS), expected(OTHER_TASKS))
+
+
+def test_tasks_can_be_added_to_a_batch_and_collected_as_they_come(pool):
+    growing = pool()
+    growing.begin(SNAPSHOT)
+    found = []
+    for part in (TASKS[:4], TASKS[4:]):
+        growing.add(part)
+        while growing.unfinished:
+            found.append(growing.collect())
+    together = np.concatenate(found)
+    assert same_results(together[np.argsort(together["index"])], expected(TASKS))
 
 
 def test_the_default_is_one_worker_per_task(pool):
     assert len(pool(workers=None, tasks=7).pids) == 7
-    assert len(pool(workers="auto").pids) == processes.cores()
+    assert len(pool(workers="auto").pids) == cores()
 
 
 def test_far_more_results_than_a_pipe_holds_are_drained(pool):
-    tasks = [TASKS[index % 10]._replace(index=index) for index in range(5000)]
     done: list[int] = []
-    results = pool().evaluate(SNAPSHOT, tasks, done.append)
-    assert [result.index for result in results] == list(range(5000))
+    results = pool().evaluate(SNAPSHOT, np.resize(TASKS, 5000), done.append)
+    assert results["index"].tolist() == list(range(5000))
     assert done == sorted(done)
     assert done[-1] == 5000
 
 
 def test_the_signals_of_the_terminal_do_not_reach_workers(pool):
     steady = pool(recipe(seconds=0.01))  # slow enough for both workers to take part
-    expected = steady.evaluate(SNAPSHOT, TASKS)
+    steady.evaluate(SNAPSHOT, TASKS)
     for number in (signal.SIGINT, signal.SIGHUP):
         for pid in steady.pids:
             os.kill(pid, number)
-    assert steady.evaluate(SNAPSHOT, TASKS) == expected
-
-
-def test_an_environment_that_cannot_be_built_is_an_error(pool):
-    with pytest.raises(RunError, match="unexpected keyword argument 'nonsense'"):
-        pool(recipe(nonsense=1)).evaluate(SNAPSHOT, TASKS)
+    assert same_results(steady.evaluate(SNAPSHOT, TASKS), expected(TASKS))
 
 
 def test_close_lets_idle_workers_close_their_environment(pool, tmp_path):
@@ -91,68 +111,135 @@ def test_close_lets_idle_workers_close_their_environment(pool, tmp_path):
 def test_close_does_not_wait_for_a_long_episode(pool):
     """The episodes under way would last a quarter of an hour."""
     busy = pool(recipe(length=1000, seconds=1.0))
-    tasks = [TASKS[index % 10]._replace(index=index) for index in range(3000)]
+    busy.submit(SNAPSHOT, np.resize(TASKS, 3000))
+    wait_until(lambda: IDLE not in busy._shared.playing)
     pids = busy.pids
-
-    def ring(number, frame):
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
-    try:
-        with pytest.raises(TimeoutError):
-            busy.evaluate(SNAPSHOT, tasks)
-    finally:
-        signal.signal(signal.SIGALRM, before)
     busy.close()
     assert all_gone(pids)
 
 
-def test_any_cap_can_be_asked_for(pool):
-    endless = [task._replace(cap=10**30) for task in TASKS]
-    assert pool().evaluate(SNAPSHOT, endless) == pool(workers=1).evaluate(SNAPSHOT, TASKS)
-
-
 def test_workers_have_one_thread_for_numbers(pool):
     one = pool(workers=1)
-    one.evaluate(SNAPSHOT, TASKS)
+    one.wait_ready()
     environment = psutil.Process(one.pids[0]).environ()
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         assert environment[variable] == "1"
 
 
-def test_workers_that_would_take_over_half_of_the_memory_become_one_per_core(pool, monkeypatch):
+def test_a_pool_waits_for_workers_that_start_when_others_have_failed_to(pool, tmp_path):
     said: list[str] = []
-    memory = psutil.virtual_memory()._replace(available=820)
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
-    with monkeypatch.context() as patch:
-        patch.setattr(psutil.Process, "memory_full_info", lambda self: SimpleNamespace(uss=10))
-        assert affordable_workers(41, os.getpid(), said.append) == 41
-        memory = memory._replace(available=819)
-        assert affordable_workers(41, os.getpid(), said.append) == min(41, processes.cores())
-    assert "memory" in said.pop()
-    few = WorkerPool(recipe(), size=10, members=41, workers=None, say=said.append)
-    try:
-        assert len(few.pids) == processes.cores()
-        assert few.evaluate(SNAPSHOT, TASKS) == InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
-    finally:
-        few.close()
-    assert len(said) == 1
-    assert "memory" in said[0]
+
+    def say(line: str) -> None:
+        said.append(line)
+        if len(said) == 3:
+            (tmp_path / "go").touch()
+
+    few = pool(recipe(Refusing, str(tmp_path)), workers=4, say=say)
+    assert same_results(few.evaluate(SNAPSHOT, TASKS), expected(TASKS))
+    assert len(few.pids) == 3
+    assert "no licence" in said[2]
+    assert "going on with 3" in said[2]
 
 
-def test_more_files_than_the_system_allows_is_an_error():
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    processes.allow_open_files(64)
-    with pytest.raises(UsageError, match="--workers"):
-        processes.allow_open_files(2**62 if hard == resource.RLIM_INFINITY else hard + 1)
+def test_a_pool_none_of_whose_workers_can_be_started_says_so_briefly(pool):
+    said: list[str] = []
+    with pytest.raises(RunError, match=r"no worker can be started.*argument 'nonsense'"):
+        pool(recipe(nonsense=1), workers=6, say=said.append).evaluate(SNAPSHOT, TASKS)
+    assert len(said) == 3
+    assert sum("Traceback" in line for line in said) == 1
 
 
-def test_memory_that_cannot_be_shared_is_an_error_that_names_the_flag():
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10 * 1024, hard))
-    try:
-        with pytest.raises(RunError, match=r"--workers: .*File too large.*--workers 0"):
-            WorkerPool(recipe(), size=10_000_000, members=1, workers=1)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+@pytest.mark.parametrize(
+    ("made_of", "cause"),
+    [
+        (KILLED, r"died \(signal SIGKILL\)"),
+        (EXITED, r"died \(exit code 3\)"),
+        (recipe(Raising), r"failed \(ValueError: unlucky\)"),
+        (recipe(Hanging), r"was ended: its episode took over 0.2 s \(--rollout-timeout\)"),
+    ],
+)
+def test_a_task_that_fails_three_times_ends_the_run_with_its_cause(pool, made_of, cause):
+    said: list[str] = []
+    failing = pool(made_of, timeout=0.2 if "took" in cause else None, say=said.append)
+    with pytest.raises(TaskError, match=f"seed 13 .* failed 3 times; the last worker {cause}") as e:
+        failing.evaluate(SNAPSHOT, UNLUCKY)
+    assert [line.count("seed 13") for line in said] == [1, 1]
+    assert ("ValueError: unlucky" in str(e.value.trace)) == ("unlucky" in cause)
+
+
+def test_a_worker_that_hangs_is_replaced(pool, tmp_path):
+    said: list[str] = []
+    hanging = pool(recipe(Hanging, str(tmp_path / "file")), timeout=0.5, say=said.append)
+    assert same_results(hanging.evaluate(SNAPSHOT, UNLUCKY), expected(UNLUCKY))
+    (line,) = said
+    assert "took over 0.5 s (--rollout-timeout) while playing the episode of seed 13" in line
+
+
+@pytest.mark.parametrize(
+    ("workers", "seconds", "count"), [(1, 1e-3, 30), (3, 1e-3, 30), (2, 0, 900)]
+)
+def test_workers_killed_again_and_again_change_no_result(pool, workers, seconds, count):
+    """Also while they start, and with the fork server; nothing of an earlier batch is taken.
+
+    Workers with the shortest episodes take two tasks at once.
+    """
+    said: list[str] = []
+    killed = pool(recipe(length=20, seconds=seconds), workers=workers, say=said.append)
+    steady = InProcessPool(recipe(length=20))
+    chance = random.Random(1)
+    for batch in range(5):
+        tasks = tasks_with(*range(batch, batch + count))
+        helpers = [child.pid for child in psutil.Process().children()] if batch == 0 else []
+        victims = [*helpers, chance.choice(killed.pids)]
+        moment = chance.randrange(count * 2 // 3)
+
+        def strike(done: int, moment: int = moment, victims: list[int] = victims) -> None:
+            while done > moment and victims:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(victims.pop(), signal.SIGKILL)
+
+        assert same_results(
+            killed.evaluate(SNAPSHOT, tasks, strike), steady.evaluate(SNAPSHOT, tasks)
+        )
+    assert len(said) >= 3
+    assert all("signal SIGKILL" in line or "fork server" in line for line in said)
+
+
+def test_a_task_that_died_with_its_worker_unnoticed_is_played(pool):
+    """Just after taking it, before any note of that: here it is taken out of the pipe."""
+    robbed = pool(recipe(length=1, seconds=0.1), workers=1)
+    robbed.wait_ready()
+    os.kill(robbed.pids[0], signal.SIGSTOP)
+    robbed.submit(SNAPSHOT, TASKS)
+    assert len(os.read(robbed._reader.fileno(), TASK.itemsize)) == TASK.itemsize
+    os.kill(robbed.pids[0], signal.SIGCONT)
+    assert robbed.results()["index"].tolist() == list(range(10))
+
+
+def test_a_result_of_an_earlier_batch_is_not_taken(pool):
+    """What was played a second time may come when the next batch is under way."""
+    late = pool(workers=1)
+    late.evaluate(SNAPSHOT, TASKS)
+    late._write(late._tasks[9:])
+    assert same_results(late.evaluate(SNAPSHOT, OTHER_TASKS), expected(OTHER_TASKS))
+
+
+@pytest.mark.parametrize("ended", ["busy", "failed", "free", "killed"])
+def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_path, ended):
+    pids = tmp_path / "pids"
+    leaving = pool(recipe(Starting, str(pids)), workers=1, say=lambda line: None)
+    if ended == "free":
+        leaving.evaluate(SNAPSHOT, TASKS)
+    elif ended == "failed":
+        with pytest.raises(TaskError):
+            leaving.evaluate(SNAPSHOT, UNLUCKY)
+    elif ended == "killed":
+        leaving.wait_ready()
+        os.kill(leaving.pids[0], signal.SIGKILL)
+        leaving.evaluate(SNAPSHOT, TASKS)
+    else:
+        leaving.submit(SNAPSHOT, tasks_with(14))
+        wait_until(lambda: leaving._shared.playing[0] != IDLE)
+    leaving.close()
+    assert len(pids.read_text().split()) >= {"failed": 3, "killed": 2}.get(ended, 1)
+    wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]), 30)

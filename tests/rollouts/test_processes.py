@@ -1,179 +1,86 @@
-"""Real processes: interruptions, sudden deaths, the terminal, start-up from another folder."""
+"""The cores of containers and batch jobs, read from files like the kernel's."""
 
-import contextlib
 import os
-import re
-import signal
-import time
-from pathlib import Path
+import subprocess
+import sys
 
-import psutil
 import pytest
 
-from tests.checkpoints import RUN, has_rows, read, same_run
-from tests.conftest import ENDLESS
-from tests.processes import all_gone, descendants, wait_until
+from es.rollouts.processes import CORES, cores
 
-SLOW = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--n", 4, "--run-dir", "slow")
-
-
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGINT, marks=pytest.mark.picture), signal.SIGTERM, signal.SIGHUP],
-)
-def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start, number):
-    process = start(*ENDLESS)
-    wait_until(lambda: has_rows(RUN, 3))
-    pids = descendants(process.pid)
-    assert len(pids) > 41
-    os.killpg(process.pid, number)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (128 + number, "")
-    assert out.splitlines()[-2].startswith("Interrupted after ")
-    wait_until(lambda: all_gone(pids))
-    updates = len((RUN / "progress.csv").read_text().splitlines()) - 1
-    assert read(RUN / "latest.safetensors").counters.update == updates
-
-
-def test_an_interrupt_before_the_first_update_leaves_a_run_to_carry_on(start):
-    process = start(*SLOW)
-    run = Path("slow")
-    wait_until((run / "latest.safetensors").exists)
-    process.send_signal(signal.SIGINT)
-    _out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
-    assert read(run / "latest.safetensors").counters.update == 0
+V1_GROUPS = "4:memory:/docker/a1\n2:cpu,cpuacct:/docker/a1\n1:name=systemd:/docker/a1\n"
 
 
 @pytest.fixture
-def sockets(tmp_path, monkeypatch):
-    """The folders that multiprocessing makes for the programs that the test starts."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    return lambda: list(tmp_path.glob("pymp-*"))
+def system(tmp_path, monkeypatch):
+    """Returns the root of a host of 96 cores with these control groups and files."""
+    monkeypatch.delenv(CORES, raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(96)), raising=False)
+
+    def write(groups, files):
+        files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+        for name, text in {"proc/self/cgroup": groups, **files}.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return tmp_path
+
+    return write
 
 
-def test_an_interrupt_during_start_up_is_quiet_and_leaves_nothing(start, sockets):
-    process = start(*SLOW)
-    wait_until(lambda: len(descendants(process.pid)) >= 2)  # the fork server is importing
-    time.sleep(0.2)
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
-    assert out.count("\n") <= 1  # what begins
-    wait_until(lambda: not sockets())
+@pytest.mark.parametrize(
+    ("groups", "files", "expected"),
+    [
+        pytest.param("0::/\n", {"cpu.max": "200000 100000\n"}, 2, id="version 2"),
+        pytest.param("0::/\n", {"cpu.max": "50000 100000\n"}, 1, id="half a core"),
+        pytest.param("0::/\n", {"cpu.max": "250000 100000\n"}, 3, id="rounded up"),
+        pytest.param("0::/\n", {"cpu.max": "max 100000\n"}, 96, id="no quota"),
+        pytest.param("0::/\n", {"cpu.max": "20000000 100000\n"}, 96, id="a quota above the host"),
+        pytest.param(
+            "0::/job/step\n",
+            {"job/cpu.max": "400000 100000\n", "job/step/cpu.max": "max 100000\n"},
+            4,
+            id="of the group above",
+        ),
+        pytest.param(
+            V1_GROUPS,  # the host's path, which does not exist in the container
+            {"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"},
+            2,
+            id="version 1",
+        ),
+        pytest.param(
+            V1_GROUPS,
+            {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
+            96,
+            id="version 1 without a quota",
+        ),
+    ],
+)
+def test_a_container_has_the_cores_of_its_quota(system, groups, files, expected):
+    assert cores(system(groups, files)) == expected
 
 
-def test_the_death_of_the_master_ends_all_workers_and_leaves_nothing(start, sockets):
-    process = start(*SLOW, "--workers", 3)
-    wait_until(lambda: Path("slow/latest.safetensors").exists())
-    wait_until(lambda: len(descendants(process.pid)) >= 5)  # fork server, tracker, workers
-    pids = descendants(process.pid)
-    assert sockets()
-    process.kill()
-    process.wait()
-    wait_until(lambda: all_gone(pids))
-    assert not sockets()
+def test_the_affinity_mask_and_the_variable_limit_the_cores_too(system, monkeypatch):
+    root = system("0::/\n", {"cpu.max": "400000 100000\n"})
+    (root / "proc/self/cgroup").unlink()  # another system
+    assert cores(root) == 96
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {3}, raising=False)
+    assert cores(root) == 1
+    monkeypatch.setenv(CORES, "7")
+    assert cores(root) == 7
 
 
-@pytest.mark.picture
-def test_killed_workers_and_helpers_do_not_change_the_run(start, program):
-    run = ("--small-net", "--env-name", "Acrobot-v1", "--n", 4, "--seed", 1, "--sigma", 1)
-    end = ("--max-gradient-updates", 40)
-    process = start(*run, *end, "--workers", 2, "--run-dir", "killed")
-    wait_until(lambda: has_rows(Path("killed"), 3))
-    for which in (-1, 0, -1, 1):  # the last child is a worker, the first ones are the helpers
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(descendants(process.pid)[which], signal.SIGKILL)
-        time.sleep(0.3)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
-    assert "signal SIGKILL" in out
-    status, _, _ = program(*run, *end, "--workers", 0, "--run-dir", "quiet")
-    assert status == 0
-    assert same_run(read("killed/latest.safetensors"), read("quiet/latest.safetensors"))
-
-
-def test_an_episode_that_never_ends_is_given_up(start):
-    flags = (*SLOW, "--rollout-timeout", 0.3)
-    process = start(*flags, "--workers", 1)
-    _out, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert err.startswith("error: --env-name tests.slow:Slow-v0: Task(index=0")
-    assert "failed 3 times; the last worker was ended" in err
-    assert err.count("\n") == 1
-    assert read("slow/latest.safetensors").counters.update == 0
-
-
-@pytest.mark.picture
-def test_an_interrupt_while_the_last_picture_is_drawn_keeps_the_outcome(start):
-    process = start(*ENDLESS[:-1], 20)
-    assert process.stdout is not None
-    lines = [process.stdout.readline()]
-    while not lines[-1].startswith("Evaluation after "):
-        lines.append(process.stdout.readline())
-    wait_until(lambda: read(RUN / "latest.safetensors").solved)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
-    assert out.splitlines()[-1].startswith("Solved: ")
-
-
-def test_an_interrupted_test_sums_up_what_it_has_played(start, program):
-    program.train("--max-gradient-updates", 1, "--run-dir", "run")
-    play = ("--test", "--no-render", "--episodes", 10**6, "--restore", "run/latest.safetensors")
-    process = start(*play)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "Loading run/latest.safetensors ...\n"
-    assert process.stdout.readline().startswith("Episode 1: ")
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
-    assert re.match(r"\d+ episodes?: mean ", out.splitlines()[-1])
-    for number in range(3):
-        process = start(*play)
-        time.sleep(0.2 + 0.3 * number)  # somewhere in the imports
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode in (130, -signal.SIGINT)
-        assert err == ""
-
-
-def test_two_runs_at_once(start, program):
-    process = start(*ENDLESS)
-    wait_until(lambda: has_rows(RUN, 1))
-    beside = (*ENDLESS, "--workers", 0, "--max-gradient-updates", 1)
-    status, out, err = program(*beside)
-    assert (status, err) == (1, "")  # it misses its target
-    assert f"{RUN} holds another run: this one goes to {RUN}.2." in out
-    status, out, _ = program(*beside, "--run-dir", RUN)
-    assert status == 1
-    assert f"this one goes to {RUN}.3." in out
-    assert process.poll() is None
-
-
-def test_all_workers_start_quickly_and_share_their_memory_from_any_folder(start):
-    """Were the modules not preloaded, each of the 41 workers would hold them: over 3 GB."""
-    process = start(*ENDLESS)
-    wait_until(lambda: has_rows(RUN, 3))
-    workers = [
-        child
-        for child in psutil.Process(process.pid).children(recursive=True)
-        if child.ppid() != process.pid
-    ]
-    assert len(workers) == 41
-    if hasattr(psutil.Process().memory_full_info(), "pss"):
-        assert sum(worker.memory_full_info().pss for worker in workers) < 2**30
-
-
-def test_an_interrupted_evaluation_leaves_a_run_that_carries_on_to_the_bit(start, program):
-    options = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", 1)
-    evaluated = (*options, "--eval-every", 2, "--eval-episodes")
-    process = start(*evaluated, 20_000, "--workers", 2)
-    wait_until(lambda: has_rows(RUN, 2))
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert out.splitlines()[-2].startswith("Interrupted after 2 updates, 8 episodes")
-    rest = ("--max-gradient-updates", 4, "--eval-episodes", 2, "--workers", 0)
-    assert program("--restore", RUN / "latest.safetensors", *rest)[0] == 0
-    assert program(*evaluated, 2, *rest, "--run-dir", "whole")[0] == 0
-    assert same_run(read(RUN / "latest.safetensors"), read("whole/latest.safetensors"))
+def test_the_limit_on_open_files_is_raised_for_the_fork_server():
+    program = """
+import resource
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+from es.rollouts.processes import start_forkserver
+start_forkserver([])
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert int(found.stdout) > 100

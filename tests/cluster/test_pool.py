@@ -1,9 +1,14 @@
+"""How tasks are divided among nodes, and a run without Ray."""
+
 import heapq
+import importlib.util
 import random
 
 import pytest
 
-from es.cluster.sharing import share
+from es.cluster.pool import open_ray, share
+from es.errors import UsageError
+from tests.fakes import recipe
 
 
 def play(nodes, tasks, duration, delay=0.0, impatience=1e9):
@@ -70,3 +75,9 @@ def test_workers_do_not_wait_for_the_master(each):
 def test_a_large_node_gets_more():
     (small, _), (large, _) = share(1000, 1, 0, 9, 9), share(1000, 8, 0, 9, 9)
     assert 7 < large / small < 9
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install -r requirements-ray\.txt"):
+        open_ray("auto", recipe(), size=10)

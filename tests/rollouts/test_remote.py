@@ -1,0 +1,114 @@
+"""A pool in a process of its own."""
+
+import os
+import signal
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import pytest
+
+from es.errors import ClusterError, RunError, UsageError
+from es.rollouts import remote
+from es.rollouts.player import InProcessPool
+from es.rollouts.pool import WorkerPool
+from es.rollouts.remote import ByValue, RemotePool
+from tests.fakes import SNAPSHOT, TASKS, Starting, recipe, same_results
+from tests.processes import all_gone, descendants, wait_until
+
+
+def remote_pool(made_of, **options):
+    make = partial(WorkerPool, made_of, size=10, members=10, workers=2)
+    return closing(RemotePool(make, **options))
+
+
+def test_it_is_the_pool_that_it_makes(tmp_path):
+    said: list[str] = []
+    done: list[int] = []
+    slow = recipe(log=str(tmp_path / "log"), seconds=0.01)  # enough for both to take part
+    pool = RemotePool(partial(WorkerPool, slow, size=10, members=2), say=said.append)
+    family = [pool.pid, *descendants(pool.pid)]
+    expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
+    assert same_results(pool.evaluate(SNAPSHOT, TASKS, done.append), expected)
+    pool.submit(SNAPSHOT, TASKS)  # for nothing
+    assert same_results(pool.evaluate(SNAPSHOT, TASKS[:3]), expected[:3])
+    assert (done[-1], pool.describe(), said) == (10, "2 workers", [])
+    pool.close()
+    pool.close()
+    wait_until(lambda: all_gone(family))
+    assert (tmp_path / "log").read_text() == "closed\n" * 2
+
+
+def test_whatever_happens_nothing_is_left_running(tmp_path):
+    """The episode under way would last for a quarter of an hour; the other worker is idle."""
+    endless = recipe(length=1000, seconds=1.0, log=str(tmp_path / "log"))
+    with remote_pool(endless) as pool:
+        family = [pool.pid, *descendants(pool.pid)]
+        pool.submit(SNAPSHOT, TASKS[:1])
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 2)
+        with pytest.raises(KeyboardInterrupt):
+            pool.results()
+        signal.signal(signal.SIGALRM, before)
+    wait_until(lambda: all_gone(family))
+    assert (tmp_path / "log").read_text().startswith("closed\n")  # by the idle one
+    with (
+        remote_pool(recipe(nonsense=1), say=lambda line: None) as pool,
+        pytest.raises(RunError, match="unexpected keyword argument 'nonsense'"),
+    ):
+        pool.evaluate(SNAPSHOT, TASKS)
+
+
+@pytest.mark.parametrize("when", ["idle", "busy"])
+def test_a_process_that_is_killed_is_started_again_and_changes_no_result(when, tmp_path):
+    said: list[str] = []
+    pids = tmp_path / "pids"
+    expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
+    made_of = recipe(Starting, str(pids)) if when == "idle" else recipe(seconds=0.01)
+    with remote_pool(made_of, say=said.append) as pool:
+        first, family = pool.pid, [pool.pid, *descendants(pool.pid)]
+
+        def kill(done: int = 1) -> None:
+            if pool.pid == first and done:
+                os.kill(first, signal.SIGKILL)
+
+        if when == "idle":
+            tasks = TASKS[:3]  # seeds that its environment plays
+            pool.evaluate(SNAPSHOT, tasks)
+            family += [int(pid) for pid in pids.read_text().split()]
+            pool.submit(SNAPSHOT, TASKS)
+            kill()
+        assert same_results(pool.evaluate(SNAPSHOT, TASKS, kill), expected)
+        assert same_results(pool.evaluate(SNAPSHOT, TASKS), expected)
+        wait_until(lambda: all_gone(family))
+    assert said == ["The process of the workers died (exit code -9): starting it again."]
+
+
+def die(say: Any) -> Any:
+    """A pool whose making ends the process."""
+    os._exit(7)
+
+
+def refuse(say: Any) -> Any:
+    raise UsageError("no such cluster")
+
+
+def test_a_process_that_dies_again_and_again_ends_the_run(monkeypatch):
+    monkeypatch.setattr(remote, "PAUSE_SECONDS", 0.01)
+    with pytest.raises(ClusterError, match=r"code 7\), 3 times in a row"):
+        RemotePool(die, say=lambda line: None)
+
+
+def test_what_making_the_pool_raises_is_raised_here():
+    with pytest.raises(UsageError, match="no such cluster"):
+        RemotePool(refuse)
+
+
+def test_what_lies_in_main_is_pickled_with_what_it_needs_and_found_by_its_name():
+    import __main__
+
+    names = {"FACTOR": 2}
+    made = ByValue(lambda: __import__("__main__").FACTOR * 3, names)
+    assert made() == 6
+    assert __main__.FACTOR == 2
+    del __main__.FACTOR

@@ -1,0 +1,82 @@
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from es.algorithm.noise import derive_seeds
+from es.rollouts.tasks import (
+    TASK,
+    UNPERTURBED,
+    Snapshot,
+    Task,
+    each_task,
+    evaluation_seeds,
+    evaluation_tasks,
+    training_tasks,
+)
+
+MEMBERS = [(5, 1), (5, -1), (6, 1), (6, -1), UNPERTURBED]
+
+
+def test_a_task_fills_a_part_of_a_page_and_tells_its_seeds():
+    """Workers read records of a pipe whole."""
+    assert 4096 % TASK.itemsize == 0
+    (_, _, first), *_, (_, _, last) = each_task(training_tasks(1, 2, MEMBERS, 50))
+    assert first == Task(5, 1, first.episode_seed, 50)
+    assert f"episode of seed {first.episode_seed} with noise seed 5 and sign +1" in str(first)
+    assert str(last).endswith("with no noise")
+
+
+@pytest.mark.parametrize("episodes", [1, 3])
+@pytest.mark.parametrize(
+    ("seeding", "who"),
+    [("pair", [0, 0, 1, 1, 2]), ("update", [0] * 5), ("independent", [0, 1, 2, 3, 4])],
+)
+def test_members_have_their_noise_and_share_episodes_as_asked(seeding, who, episodes):
+    tasks = training_tasks(1, 2, MEMBERS, 50, episodes=episodes, seeding=seeding)
+    found = tasks[["noise_seed", "sign"]].tolist()
+    assert found == [member for member in MEMBERS for _ in range(episodes)]
+    assert {*tasks["cap"].tolist()} == {50}
+    played = [{*each} for each in tasks["episode_seed"].reshape(-1, episodes).tolist()]
+    for i, first in enumerate(played):
+        assert len(first) == episodes
+        for j, second in enumerate(played):
+            assert (first == second) == (who[i] == who[j])
+            assert bool(first & second) == (who[i] == who[j])
+    later = training_tasks(1, 3, MEMBERS, 50, episodes=episodes, seeding=seeding)
+    assert not {*tasks["episode_seed"].tolist()} & {*later["episode_seed"].tolist()}
+
+
+def test_perturbations_without_a_mirror_image_play_episodes_of_their_own():
+    tasks = training_tasks(1, 2, [(5, 1), (6, 1), (7, 1), UNPERTURBED], 50)
+    assert len({*tasks["episode_seed"].tolist()}) == 4
+
+
+@pytest.mark.parametrize("seeding", ["pair", "update", "independent"])
+def test_further_members_leave_the_tasks_before_them_as_they_are(seeding):
+    first = [(5, 1), (5, -1), UNPERTURBED]
+    tasks = training_tasks(1, 2, first, 50, episodes=2, seeding=seeding)
+    more = training_tasks(1, 2, [*first, (6, 1), (6, -1)], 50, episodes=2, seeding=seeding)
+    assert np.array_equal(more[: len(tasks)], tasks)
+
+
+def test_the_seeds_of_an_evaluation_without_end_take_work_in_proportion_to_their_number(
+    monkeypatch,
+):
+    tasks = evaluation_tasks(1, 2, 10_000, 9)
+    derived = 0
+
+    def count(*origin):
+        nonlocal derived
+        derived += origin[-1]
+        return derive_seeds(*origin)
+
+    monkeypatch.setattr("es.rollouts.tasks.derive_seeds", count)
+    assert [*islice(evaluation_seeds(1, 2), 10_000)] == tasks["episode_seed"].tolist()
+    assert derived < 50_000
+
+
+def test_results_have_room_for_the_sums_of_normalised_observations():
+    theta = np.zeros(1, np.float32)
+    assert Snapshot(theta, 0.1).results(3)["observed"].shape == (3, 2, 0)
+    assert Snapshot(theta, 0.1, np.zeros((2, 4))).results(3)["observed"].shape == (3, 2, 4)
