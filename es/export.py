@@ -13,14 +13,13 @@ from es import __version__
 from es.algorithm.noise import FloatArray
 from es.checkpoint import Checkpoint, replace
 from es.config import Config
-from es.environments.spaces import take_picture, without_text
+from es.environments.spaces import Preprocessor
 from es.envs import make_bare_env, make_env
 from es.errors import Interrupted, Interrupts, UsageError, as_usage_error, how_to_install
 from es.exporting import files
 from es.exporting.actions import Decoder
 from es.exporting.beside import Beside
 from es.exporting.policy import ExportedPolicy
-from es.exporting.shaped import make_shaped_view
 from es.exporting.views import make_view
 from es.networks import clip_of
 from es.policy import describe, evaluate, policy_module, restored_normalizer
@@ -100,9 +99,12 @@ def _score(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the score of a file's own actions; raise UsageError if they are not the policy's."""
     with closing(make_bare_env(setup.environment)) as bare:
+        see = Preprocessor(
+            bare, config.env_name, keeps_shape=setup.environment.get("shaped", False)
+        )
         beside = Beside(
-            play, setup.recipe.make_actor(), bare, observation, policy.initial_state,
-            setup.network["actions"], shaped=setup.environment.get("shaped", False),
+            play, setup.recipe.make_actor(), see, observation, policy.initial_state,
+            setup.network["actions"],
         )  # fmt: skip
     recipe = setup.recipe._replace(
         make_env=partial(make_env, setup.environment, preprocess=False), make_actor=lambda: beside
@@ -145,10 +147,9 @@ def _assemble(
     statistics = normalizer.statistics() if normalizer else None
     shaped = setup.environment.get("shaped", False)
     with closing(make_bare_env(setup.environment)) as bare:
-        env = bare if shaped else take_picture(bare)
-        make = make_shaped_view if shaped else make_view
-        view = make(env, statistics, clip_of(setup.network) if statistics is not None else math.inf)
-        observation = files.example(without_text(env.observation_space))
+        clip = clip_of(setup.network) if statistics is not None else math.inf
+        view = make_view(bare, statistics, clip, keeps_shape=shaped)
+        observation = files.example(bare.observation_space)
     decoder = Decoder(setup.network["actions"])
     return ExportedPolicy(view, network, decoder, observation), observation
 

@@ -7,15 +7,13 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
 from es.algorithm.noise import DoubleArray, FloatArray
 from es.checkpoint import Checkpoint, Counters
 from es.config import Config
-from es.environments.atari import Opening
-from es.environments.handed import register_creator
-from es.environments.observations import View, as_given, split
-from es.envs import make_bare_env
+from es.environments.atari import FireOnNewLife
+from es.environments.spaces import Preprocessor, split
+from es.envs import make_bare_env, register_creator
 from es.errors import UsageError
 from es.networks.actors import make_decoder
 from es.policy import describe, restored_normalizer
@@ -26,8 +24,10 @@ from es.settings import errors_in_keywords, from_keywords, resolve
 class Player:
     """A policy in one episode, whose memory is its own."""
 
-    def __init__(self, actor: Any, view: View, opening: Opening | None, setup: Setup) -> None:
-        self._actor, self._view, self._opening = actor, view, opening
+    def __init__(
+        self, actor: Any, see: Preprocessor, fire: FireOnNewLife | None, setup: Setup
+    ) -> None:
+        self._actor, self._see, self._fire = actor, see, fire
         self._repeats, actions = setup.environment["frame_skip"], setup.network["actions"]
         # What makes the action of the largest outputs, of a policy that draws its actions.
         self._largest = (
@@ -44,9 +44,9 @@ class Player:
     def reset(self, seed: int | None = None, index: int = 0) -> None:
         """Start an episode, in which --sample-actions draws by seed + index."""
         self._actor.reset(None if seed is None else seed + index)
-        self._view.reset()
-        if self._opening:
-            self._opening.reset()
+        self._see.reset()
+        if self._fire:
+            self._fire.start_episode()
         self._left, self._action = 0, None
 
     def act(self, observation: Any, lives: int = 0, *, greedy: bool = False) -> Any:
@@ -55,11 +55,11 @@ class Player:
         lives: how many are left, for --fire-reset. greedy: draw no action.
         """
         if not self._left:
-            self._action, self._left = self._actor.act(self._view(observation)), self._repeats
+            self._action, self._left = self._actor.act(self._see(observation)), self._repeats
             if greedy and self._largest:
                 self._action = self._largest(int(self._actor.outputs.argmax()))
         self._left -= 1
-        return self._opening(self._action, lives) if self._opening else self._action
+        return self._fire.replace(self._action, lives) if self._fire else self._action
 
 
 class Policy:
@@ -206,13 +206,13 @@ def make_policy(config: Config, restored: Checkpoint) -> Policy:
     normalizer = restored_normalizer(config, setup.normalized_inputs, restored)
     with closing(make_bare_env(setup.environment)) as bare:
         space = bare.observation_space
-        if not isinstance(space, spaces.Box):
-            space = as_given(space, bare.reset(seed=0)[0])
 
     def make_player() -> Player:
-        opening = Opening(bare) if setup.environment.get("fire_reset") else None
-        view = View(bare, shaped=setup.environment.get("shaped", False))
-        return Player(setup.recipe.make_actor(), view, opening, setup)
+        fire = FireOnNewLife(bare) if setup.environment.get("fire_reset") else None
+        see = Preprocessor(
+            bare, config.env_name, keeps_shape=setup.environment.get("shaped", False)
+        )
+        return Player(setup.recipe.make_actor(), see, fire, setup)
 
     settings = (restored.config or config).saved()
     policy = Policy(make_player, space, setup, settings)

@@ -15,10 +15,8 @@ from es.algorithm.shaping import mean_and_std
 from es.algorithm.statistics import Normalizer
 from es.checkpoint import Checkpoint
 from es.config import FIELDS, Config, flag, flag_with_value
-from es.environments.first_step import check_first_step
 from es.environments.spaces import describe_actions
-from es.environments.vbn_batch import gather_frames
-from es.envs import describe_env, is_unlimited, make_env, max_steps
+from es.envs import check_first_step, describe_env, is_unlimited, make_env, max_steps
 from es.errors import RunError, UsageError, as_usage_error
 from es.model import (
     ConvLSTM,
@@ -48,7 +46,6 @@ def describe(config: Config, restored: Checkpoint | None) -> tuple[Setup, FloatA
         shape = env.observation_space.shape or ()
         actions = _describe_actions(config, describe_actions(env.action_space, config.env_name))
         repeatable = check_first_step(env, config.env_name)
-        unseen = env.get_wrapper_attr("es_unseen") if env.has_wrapper_attr("es_unseen") else ()
         drawable = "rgb_array" in (env.metadata.get("render_modes") or ())
     finally:
         complaint = close(env)
@@ -87,7 +84,6 @@ def describe(config: Config, restored: Checkpoint | None) -> tuple[Setup, FloatA
         recipe,
         make_torch,
         vbn_batch,
-        unseen,
         is_unlimited(environment),
         tensors,
         drawable,
@@ -166,7 +162,7 @@ def describe_network(
 
 def _describe_environment(config: Config) -> dict[str, Any]:
     others: Any = {name: getattr(config, name) for name in SETTINGS_OF_ENVIRONMENT[2:]}
-    others["shaped"] = config.net is not None
+    others["keeps_shape"] = config.net is not None
     return describe_env(config.env_name, config.env_kwargs, **others)
 
 
@@ -220,6 +216,8 @@ def _vbn_batch(
         (seed,) = derive_seeds(config.seed or 0, 0, Stream.VBN_BATCH, 1)
         blame = as_usage_error(f"--env-name {config.env_name}: cannot be played")
         with blame, closing(make_env(environment)) as env:
+            from es.environments.images import gather_frames  # this loads kernels
+
             return gather_frames(env, seed)
     batch = restored.vbn_batch
     if batch is None or not len(batch) or not batch.isfinite().all():

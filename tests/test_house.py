@@ -12,7 +12,7 @@ MODULES = {
 ENTRY_POINTS = {"main", "train", "test", "model", "envs", "compare", "sweep"}
 # What this package still does when it is imported.
 EFFECTS = {
-    "es.environments.images", "es.envs", "es.model",
+    "es.model",
     "es.environments.preload", "es.rollouts.fork_server", "es.reports.one_shot",
 }  # fmt: skip
 

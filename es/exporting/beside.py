@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from torch import Tensor
 
 from es.algorithm.noise import DoubleArray, FloatArray
-from es.environments.observations import View
-from es.environments.spaces import picture_key
+from es.environments.spaces import Preprocessor
 from es.exporting.files import Play
 
 TOLERANCE = 0.01  # of the range of a continuous action, since sums are rounded in another order
@@ -20,18 +18,17 @@ TIES = 0.01  # the share of steps in which that rounding may choose another acti
 class Beside:
     """Play a file, and count in how many steps the policy's own actor acts otherwise: an actor.
 
-    bare: an environment as `es.envs.make_bare_env` makes it, whose observations both are given.
-    shaped: as `View` takes it. example: an observation as the file takes it. initial_state: as
-    `ExportedPolicy` has it. actions: their description.
+    see: shows the actor the observations of the bare environment, which the file is given. example:
+    an observation as the file takes it. initial_state: as `ExportedPolicy` has it. actions: their
+    description.
     """
 
     def __init__(
-        self, play: Play, actor: Any, bare: gymnasium.Env, example: Any, initial_state: Tensor,
-        actions: Mapping[str, Any], *, shaped: bool,
+        self, play: Play, actor: Any, see: Preprocessor, example: Any, initial_state: Tensor,
+        actions: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self._play, self._actor, self._example = play, actor, example
-        self._view = View(bare, shaped=shaped)
-        self._key = None if shaped else picture_key(bare.observation_space)
+        self._see = see
         self._initial_state = initial_state
         self._tolerance: Any = 0
         if actions["kind"] == "box":
@@ -46,14 +43,13 @@ class Beside:
     def reset(self, seed: int | None = None, noise_seeds: tuple[int, int] | None = None) -> None:
         """Begin an episode."""
         self._actor.reset(seed, noise_seeds)
-        self._view.reset()
+        self._see.reset()
         self._state = self._initial_state.clone()  # a network may change it in place
 
     def act(self, observation: Any) -> Any:
         """Return the file's action."""
-        seen = observation if self._key is None else observation[self._key]
-        action, self._state = self._play(_like(self._example, seen), self._state)
-        expected = self._actor.act(self._view(observation))
+        action, self._state = self._play(_like(self._example, observation), self._state)
+        expected = self._actor.act(self._see(observation))
         self.steps += 1
         # What is no number is no action of the policy.
         self.different += not (abs(action.astype(float) - expected) <= self._tolerance).all()

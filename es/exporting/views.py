@@ -1,63 +1,70 @@
-"""What a network sees of an environment's observations, as torch modules.
+"""How a network sees an environment's observations, as torch modules.
 
 A view is called with an observation, as tensors in the shape of its space, and with its own state,
 of which `initial` is the first (None: it has none). It returns what the network sees and its next
-state. Tests hold the views to `es.environments.observations.View`.
+state. Tests hold the views to `es.environments.spaces.Preprocessor`.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
-import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
 from es.algorithm.noise import DoubleArray
-from es.environments.images import MIDDLE_SIZE, NORMALIZER_ALPHA, PLAY_FIELD, SIZE, ImageView
-from es.environments.screens import ScreenView, image_view, resampling
-from es.environments.spaces import is_image, without_text
-
-WEIGHT_BITS = 11  # of OpenCV's weights of a pixel
+from es.environments.images import ALPHA, ImageObservation
+from es.environments.spaces import as_network_sees
 
 
 def make_view(
-    env: gymnasium.Env, statistics: DoubleArray | None = None, clip: float = math.inf
+    bare: gymnasium.Env,
+    statistics: DoubleArray | None = None,
+    clip: float = math.inf,
+    *,
+    keeps_shape: bool = False,
 ) -> nn.Module:
-    """Return the view of what `es.envs.make_bare_env` makes and `take_picture` returns.
+    """Return the view of the environment that `es.envs.make_bare_env` makes.
 
     statistics: (2, inputs), means and 1 / standard deviation, if observations are normalised. clip:
-    where they end, in deviations.
+    where they end, in deviations. keeps_shape: as for `as_network_sees`.
     """
-    if not is_image(env.observation_space):
-        return VectorView(without_text(env.observation_space), statistics, clip)
-    view = image_view(env)
-    return NormalizedImages(ShrinkScreen() if isinstance(view, ScreenView) else ShrinkImage(view))
+    space, seen = bare.observation_space, as_network_sees(bare, "", keeps_shape=keeps_shape)
+    if isinstance(seen, ImageObservation):
+        return ImageView(seen, next(iter(space)) if isinstance(space, spaces.Dict) else None)
+    if keeps_shape and isinstance(space, spaces.Dict):
+        return DictView()
+    return VectorView(space, seen.observation_space.shape or (), statistics, clip)
 
 
 class VectorView(nn.Module):
-    """Flatten observations as Gymnasium does, and normalise them: (inputs,) float32."""
+    """Flatten observations as Gymnasium does, normalise them, and give them a shape: float32."""
 
     initial = None
     statistics: Tensor | None
 
     def __init__(
-        self, space: spaces.Space, statistics: DoubleArray | None, clip: float = math.inf
+        self,
+        space: spaces.Space,
+        shape: tuple[int, ...],
+        statistics: DoubleArray | None = None,
+        clip: float = math.inf,
     ) -> None:
         super().__init__()
-        self._space, self._clip = space, clip
-        self.register_buffer("statistics", None if statistics is None else as_tensor(statistics))
+        self._space, self._shape, self._clip = space, shape, clip
+        self.register_buffer("statistics", None if statistics is None else torch.tensor(statistics))
 
     def forward(self, observation: Any, state: None) -> tuple[Tensor, None]:
         """Return the numbers, computed in float64 where they are normalised."""
         dtype = torch.float32 if self.statistics is None else torch.float64
         numbers = torch.cat(_flat(self._space, observation, dtype))
-        if self.statistics is None:
-            return numbers, None
-        mean, factor = self.statistics
-        return ((numbers - mean) * factor).clamp(-self._clip, self._clip).float(), None
+        if self.statistics is not None:
+            mean, factor = self.statistics
+            numbers = ((numbers - mean) * factor).clamp(-self._clip, self._clip).float()
+        return numbers.reshape(self._shape), None
 
 
 def _flat(space: spaces.Space, observation: Any, dtype: torch.dtype) -> list[Tensor]:
@@ -68,7 +75,7 @@ def _flat(space: spaces.Space, observation: Any, dtype: torch.dtype) -> list[Ten
     if isinstance(space, spaces.Discrete):
         choices, counts = observation - int(space.start), [int(space.n)]
     elif isinstance(space, spaces.MultiDiscrete):
-        choices, counts = observation - as_tensor(space.start), space.nvec.reshape(-1).tolist()
+        choices, counts = observation - torch.tensor(space.start), space.nvec.reshape(-1).tolist()
     else:
         return [observation.reshape(-1).to(dtype)]
     return [
@@ -77,119 +84,51 @@ def _flat(space: spaces.Space, observation: Any, dtype: torch.dtype) -> list[Ten
     ]
 
 
-class NormalizedImages(nn.Module):
-    """Shrink images and normalise them as `es.environments.images.ImageNormalizer` does.
+class DictView(nn.Module):
+    """Show a Dict as it is, in float32."""
 
-    state: (3,) float64, the running averages of the images' mean, of their standard deviation, and
-    of 1, which corrects both for their start at 0.
+    initial = None
+
+    def forward(self, observation: Mapping[str, Any], state: None) -> tuple[Any, None]:
+        """Return the entries."""
+        return _as_floats(observation), None
+
+
+def _as_floats(observation: Any) -> Any:
+    if isinstance(observation, Mapping):
+        return {key: _as_floats(part) for key, part in observation.items()}
+    return observation.float()
+
+
+class ImageView(nn.Module):
+    """Shrink and normalise images as `ImageObservation` does, of which it has the matrices.
+
+    key: of the image in a Dict; None: the observation is the image. state: (3,) float64, the
+    running averages of the images' mean, of their standard deviation, and of 1, which corrects both
+    for their start at 0.
     """
 
     initial = torch.zeros(3, dtype=torch.float64)
+    rows: Tensor
+    columns: Tensor
 
-    def __init__(self, shrink: nn.Module) -> None:
+    def __init__(self, wrapper: ImageObservation, key: str | None = None) -> None:
         super().__init__()
-        self._shrink = shrink
+        self._key, self._crop, self._axis = key, wrapper.crop, wrapper.channel_axis
+        self._high = float(wrapper.high)
+        self.register_buffer("rows", torch.tensor(wrapper.rows))
+        self.register_buffer("columns", torch.tensor(wrapper.columns))
 
-    def forward(self, observation: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, observation: Any, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return the image, (1, 42, 42) float32, and the new averages."""
-        image = self._shrink(observation)
+        gray = (observation if self._key is None else observation[self._key]).float()
+        if self._axis is not None:
+            gray = gray.mean(dim=self._axis)
+        image = self.rows @ (gray[self._crop] / self._high) @ self.columns.T
         numbers = image.double()
         mean = numbers.mean()
         std = ((numbers - mean) ** 2).mean().sqrt()
         new = torch.stack([mean, std, torch.ones_like(mean)])
-        state = NORMALIZER_ALPHA * state + (1 - NORMALIZER_ALPHA) * new
+        state = ALPHA * state + (1 - ALPHA) * new
         centre, spread = (state[0] / state[2]).float(), (state[1] / state[2] + 1e-8).float()
         return ((image - centre) / spread)[None], state
-
-
-class ShrinkScreen(nn.Module):
-    """Shrink the play field of an Atari screen without rounding, as `ScreenView` does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        first, weights = resampling()
-        matrix = np.zeros((SIZE, PLAY_FIELD.stop - PLAY_FIELD.start), np.float32)
-        rows = np.arange(SIZE)[:, np.newaxis]
-        matrix[rows, first[:, np.newaxis] + np.arange(4)] = weights.reshape(SIZE, 4)
-        self.matrix: Tensor
-        self.register_buffer("matrix", as_tensor(matrix))
-
-    def forward(self, screen: Tensor) -> Tensor:
-        """Return the image, (42, 42) float32 in [0, 1]. screen: (height, 160[, 3]) bytes."""
-        field = screen[PLAY_FIELD].double()
-        brightness = (field.mean(dim=2) if field.dim() == 3 else field) / 255
-        return self.matrix @ brightness.float() @ self.matrix.T
-
-
-class ShrinkImage(nn.Module):
-    """Shrink images as `ImageView` does by OpenCV: to 80 pixels a side, then to 42."""
-
-    def __init__(self, view: ImageView) -> None:
-        super().__init__()
-        self._view = view
-        shape = view.space.shape
-        channels_last = shape[1:] if view.channels_first else shape[:2]
-        height, width = len(range(channels_last[0])[view.rows]), channels_last[1]
-        is_bytes = view.to_bytes is None
-        self._resize = nn.Sequential(
-            Resize(height, width, MIDDLE_SIZE, is_bytes=is_bytes),
-            Resize(MIDDLE_SIZE, MIDDLE_SIZE, SIZE, is_bytes=is_bytes),
-        )
-
-    def forward(self, image: Tensor) -> Tensor:
-        """Return the image, (42, 42) float32 in [0, 1]."""
-        if self._view.to_bytes is not None:
-            image = image.float() * float(self._view.to_bytes)
-        if self._view.channels_first:
-            image = image.movedim(0, 2)
-        image = image[self._view.rows]
-        pixels = image.reshape(*image.shape[:2], -1).double()
-        return self._resize(pixels).mean(dim=2).float() / 255
-
-
-class Resize(nn.Module):
-    """Resize an image bilinearly as OpenCV does: (height, width, channels) float64 to a square.
-
-    Of bytes, OpenCV's weights have 11 bits, and it drops bits in between. columns, rows: (2, size),
-    the two pixels of which each new one is a weighted sum.
-    """
-
-    columns: Tensor
-    column_weights: Tensor
-    rows: Tensor
-    row_weights: Tensor
-
-    def __init__(self, height: int, width: int, size: int, *, is_bytes: bool) -> None:
-        super().__init__()
-        self._is_bytes = is_bytes
-        for name, pixels in (("column", width), ("row", height)):
-            at = (np.arange(size) + 0.5) * (pixels / size) - 0.5
-            first = np.floor(at).astype(np.int64)
-            share = (at - first).astype(np.float32)
-            if name == "column":  # beyond the edge; of rows, both are then the outermost one
-                share[(first < 0) | (first >= pixels - 1)] = 0
-                first = first.clip(0)
-            weights = np.stack([1 - share, share])
-            if is_bytes:
-                weights = np.rint(weights * 2**WEIGHT_BITS)
-            both = np.stack([first, first + 1]).clip(0, pixels - 1)
-            self.register_buffer(f"{name}s", as_tensor(both))
-            self.register_buffer(f"{name}_weights", as_tensor(weights.astype(np.float64)))
-
-    def forward(self, image: Tensor) -> Tensor:
-        """Return the resized image."""
-        left, right = image[:, self.columns[0]], image[:, self.columns[1]]
-        weights = self.column_weights[:, :, None]
-        rows = left * weights[0] + right * weights[1]
-        above, below = rows[self.rows[0]], rows[self.rows[1]]
-        weights = self.row_weights[:, :, None, None]
-        if not self._is_bytes:
-            return above * weights[0] + below * weights[1]
-        above = ((above / 2**4).floor() * weights[0] / 2**16).floor()
-        below = ((below / 2**4).floor() * weights[1] / 2**16).floor()
-        return ((above + below + 2) / 2**2).floor()
-
-
-def as_tensor(array: np.ndarray) -> Tensor:
-    """Return a tensor of its own memory."""
-    return torch.from_numpy(np.array(array))

@@ -1,6 +1,6 @@
 """A run's environment and network, as plain descriptions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -13,11 +13,10 @@ class Setup(NamedTuple):
     """Environment and network as plain descriptions; with the recipe, every process builds them.
 
     make_module: makes the network as a torch module, whose parameters are yet to be loaded.
-    vbn_batch: (128, 1, 42, 42) float32, if virtual batch normalisation is used. unseen: the entries
-    of observations that the network does not see. unlimited: whether no limit of an episode's steps
-    is known. kept: tensors of the user's own network that are not trained, by name. drawable:
-    whether the environment names the render mode rgb_array. repeatable: whether the same episode
-    began alike each time.
+    vbn_batch: (128, 1, 42, 42) float32, if virtual batch normalisation is used. unlimited:
+    whether no limit of an episode's steps is known. kept: tensors of the user's own network that
+    are not trained, by name. drawable: whether the environment names the render mode rgb_array.
+    repeatable: whether the same episode began alike each time.
     """
 
     environment: dict[str, Any]
@@ -25,7 +24,6 @@ class Setup(NamedTuple):
     recipe: Recipe
     make_module: Callable[[], nn.Module]
     vbn_batch: FloatArray | None = None
-    unseen: Sequence[str] = ()
     unlimited: bool = False
     kept: dict[str, Tensor] = {}  # noqa: RUF012 (nobody writes to it)
     drawable: bool = True

@@ -67,8 +67,6 @@ def start_run(
             "using the MLP (--small-net)."
         )
         config = dataclasses.replace(config, small_net=True)
-    if setup.unseen:
-        console.say(f"Text is not seen: {', '.join(setup.unseen)}.")
     if not setup.repeatable:
         console.warn(
             f"--env-name {config.env_name}: the same episode differs when it is played again, so "
