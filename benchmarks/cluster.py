@@ -35,21 +35,21 @@ def overhead(rounds: int) -> None:
     """Print the ratio of the pools' times over alternating rounds."""
     from es.algorithm.strategy import Strategy
     from es.config import Config
-    from es.policy import describe
+    from es.policy import make_policy
 
     print("| environment | n | local pool, s | Ray, s | local / Ray, median | lowest | highest |")
     print("|---|---|---|---|---|---|---|")
     for name, n in CASES.items():
-        setup, theta = describe(Config(env_name=name, seed=1), None)
-        snapshot = Snapshot(theta, 0.05)
-        settings: dict[str, Any] = {"size": theta.size, "inputs": 0, "workers": cores()}
+        policy = make_policy(Config(env_name=name, seed=1), None)
+        snapshot = Snapshot(policy.theta, 0.05)
+        settings: dict[str, Any] = {"size": policy.theta.size, "inputs": 0, "workers": cores()}
         with contextlib.ExitStack() as stack:
             silent = lambda line: None  # noqa: E731
             pools: dict[str, Pool] = {
-                "local": WorkerPool(setup.recipe, members=n, say=silent, **settings),
+                "local": WorkerPool(policy.recipe, members=n, say=silent, **settings),
                 "ray": RayPool(
                     LOCAL,
-                    setup.recipe,
+                    policy.recipe,
                     preload=FOR_WORKERS,
                     variables={PRELOAD: name},
                     say=silent,
@@ -60,7 +60,7 @@ def overhead(rounds: int) -> None:
                 stack.callback(pool.close)
             times: dict[str, list[float]] = {kind: [] for kind in pools}
             for update in range(rounds + 1):  # the first warms up
-                strategy = Strategy(theta, Config(n=n, sigma=0.05, lr=0.1, seed=update))
+                strategy = Strategy(policy.theta, Config(n=n, sigma=0.05, lr=0.1, seed=update))
                 tasks = training_tasks(update, 0, [*strategy.ask(), UNPERTURBED], 100_000)
                 outcomes = []
                 for kind, pool in pools.items():

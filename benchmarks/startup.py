@@ -27,9 +27,9 @@ import psutil
 from es.config import Config
 from es.rollouts.rollout import Snapshot, Task
 from es.rollouts.pool import WorkerPool
-from es.policy import describe
-setup, theta = describe(Config(env_name=sys.argv[1], seed=1), None)
-pool = WorkerPool(setup.recipe, size=theta.size, members={WORKERS})
+from es.policy import make_policy
+policy = make_policy(Config(env_name=sys.argv[1], seed=1), None)
+pool = WorkerPool(policy.recipe, size=policy.theta.size, members={WORKERS})
 processes = pool._processes
 while not all(worker.ready for worker in processes.workers.values()):
     for key, _ in processes.selector.select():

@@ -24,17 +24,15 @@ import numpy as np
 import torch
 
 from es import count_outputs, model
-from es.algorithm.statistics import Normalizer
 from es.algorithm.strategy import Strategy
 from es.config import Config, flag_with_value
 from es.envs import make_env
 from es.networks.custom import with_state
-from es.policy import describe, policy_module
+from es.policy import Policy, make_policy
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.player import Player
 from es.rollouts.processes import cores, limit_threads
 from es.rollouts.rollout import UNPERTURBED, Snapshot, Task, training_tasks
-from es.runs.setup import Setup
 
 HEADER = """\
 | environment | after updates | steps per episode | processes | bare steps/s | steps/s | ratio \
@@ -160,21 +158,19 @@ def processor() -> str:
     return ", ".join(parts)
 
 
-def population(case: Case) -> tuple[Setup, Snapshot, list[Task]]:
-    """Return setup, parameters and tasks as they are after a case's updates (seed 1)."""
-    setup, theta = describe(Config(env_name=case.name, seed=1, **case.settings), None)
-    inputs = setup.normalized_inputs
-    statistics = Normalizer(inputs).statistics() if inputs else None
-    snapshot = Snapshot(theta, 0.05, statistics)
-    strategy = Strategy(theta, Config(n=40, sigma=0.05, lr=0.1, seed=1))
-    pool = InProcessPool(setup.recipe)
+def population(case: Case) -> tuple[Policy, Snapshot, list[Task]]:
+    """Return policy, parameters and tasks as they are after a case's updates (seed 1)."""
+    policy = make_policy(Config(env_name=case.name, seed=1, **case.settings), None)
+    snapshot = Snapshot(policy.theta, 0.05, policy.statistics)
+    strategy = Strategy(policy.theta, Config(n=40, sigma=0.05, lr=0.1, seed=1))
+    pool = InProcessPool(policy.recipe)
     tasks = training_tasks(1, 0, [*strategy.ask(), UNPERTURBED], 100_000)
     for update in range(1, case.updates + 1):
         results = pool.evaluate(snapshot, tasks[:-1])
         strategy.tell([result.episode_return for result in results])
         tasks = training_tasks(1, update, [*strategy.ask(), UNPERTURBED], 100_000)
     pool.close()
-    return setup, snapshot, tasks
+    return policy, snapshot, tasks
 
 
 def seconds(function: Callable[..., None], *arguments: Any) -> float:
@@ -186,13 +182,13 @@ def seconds(function: Callable[..., None], *arguments: Any) -> float:
 
 def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) -> None:
     """Time one process's rounds; send the seconds per step of each kind, a list of dicts."""
-    setup, snapshot, tasks = population(case)
+    policy, snapshot, tasks = population(case)
     chosen = [tasks[(case.episodes * number + i) % len(tasks)] for i in range(case.episodes)]
-    player, bare = Player(setup.recipe), make_env(setup.environment).unwrapped
+    player, bare = Player(policy.recipe), make_env(policy.environment).unwrapped
     bare.reset(seed=0)
     episodes = [record(player, snapshot, task) for task in chosen]
     steps = sum(len(episode.actions) for episode in episodes)
-    module = policy_module(setup, snapshot.theta)
+    module = policy.module()
 
     def rollouts() -> None:
         for task in chosen:

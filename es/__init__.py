@@ -4,8 +4,8 @@ TYPE_CHECKING = False  # `python -m es` searches the current folder until it has
 
 if TYPE_CHECKING:
     from es.learning import learn as learn
-    from es.loading import load_policy as load_policy
     from es.networks.custom import count_outputs as count_outputs
+    from es.policy import load_policy as load_policy
 
 __version__ = "0.2.0"  # which pyproject.toml reads
 __all__ = ["count_outputs", "learn", "load_policy"]
@@ -23,6 +23,6 @@ def __getattr__(name: str) -> object:
         from es.learning import learn
 
         return learn
-    from es.loading import load_policy
+    from es.policy import load_policy
 
     return load_policy

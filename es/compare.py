@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from es.checkpoint import replace
 from es.errors import Interrupted, Interrupts, UsageError, execute
-from es.runs import directory as rundir
 from es.settings import Parser
 
 WIDE = 200  # characters: a table that is not printed on a terminal need not be folded
@@ -51,6 +50,7 @@ def compare(options: Options, interrupts: Interrupts) -> int:
     from es.reports.comparison import table
     from es.reports.comparison.picture import draw_comparison
     from es.reports.comparison.runs import group_runs, load_runs
+    from es.run import writable
 
     def warn(text: str) -> None:
         print(f"warning: {text}", file=sys.stderr)
@@ -72,7 +72,7 @@ def compare(options: Options, interrupts: Interrupts) -> int:
         rows: table.as_csv(groups).encode(),
         text: table.as_markdown(groups, png.name).encode(),
     }
-    with rundir.writable(base, "--output"):
+    with writable(base, "--output"):
         base.parent.mkdir(parents=True, exist_ok=True)
         for path, content in contents.items():
             replace(path, content)

@@ -100,8 +100,8 @@ VIDEO = Check(
     "must be a file whose name ends in .mp4 or .gif",
 )
 EXPORT = Check(
-    lambda value: bool(value.strip()) and PurePath(value).suffix in ("", ".onnx", ".pt2"),
-    "must be a file whose name ends in .onnx or .pt2, or has no ending, for both",
+    lambda value: bool(value.strip()) and PurePath(value).suffix == ".onnx",
+    "must be a file whose name ends in .onnx",
 )
 WORKERS = Check(
     lambda value: value == "auto" or 0 <= value <= 100_000,
@@ -430,8 +430,7 @@ class Config:
     )
     export: str | None = watching(
         None,
-        "Write the restored policy as a file that needs nothing of this program: .onnx, .pt2 (both "
-        "if the name has no ending).",
+        "Write the restored policy as an ONNX file, which needs nothing of this program.",
         EXPORT,
         shown="off",
     )

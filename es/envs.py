@@ -33,6 +33,7 @@ from es.environments.wrappers import (
     FreshWorld,
     RandomStart,
     SeededSpaces,
+    layers,
     refuse_statistics,
     wrap,
 )
@@ -142,6 +143,36 @@ def _preprocessed(made: gymnasium.Env, env: Mapping[str, Any]) -> gymnasium.Env:
     return as_network_sees(made, env["id"], keeps_shape=env.get("shaped", False))
 
 
+class Preprocessor:
+    """Show single observations of an environment as the network sees them in training.
+
+    bare: the described environment as `make_bare_env` makes it, which is not played.
+    """
+
+    def __init__(self, bare: gymnasium.Env, env: Mapping[str, Any]) -> None:
+        preprocessed = as_network_sees(bare, env["id"], keeps_shape=env.get("shaped", False))
+        self._wrappers: list[Any] = []  # the innermost first
+        for layer in layers(preprocessed):
+            if layer is bare:
+                break
+            self._wrappers.insert(0, layer)
+
+    def reset(self) -> None:
+        """Start an episode."""
+        for wrapper in self._wrappers:
+            if hasattr(wrapper, "start_episode"):
+                wrapper.start_episode()
+
+    def __call__(self, observation: Any) -> Any:
+        """Return what the network sees, valid until the next call.
+
+        Raise ValueError for an image of another shape.
+        """
+        for wrapper in self._wrappers:
+            observation = wrapper.observation(observation)
+        return observation
+
+
 def make_bare_env(
     env: Mapping[str, Any], render_mode: str | None = None, *, endless: bool = True
 ) -> gymnasium.Env:
@@ -241,11 +272,6 @@ def is_unlimited(env: Mapping[str, Any]) -> bool:
     wrapped = spec.additional_wrappers or env.get("wrappers")
     limited = spec.max_episode_steps or wrapped or _is_atari(env["id"], spec)
     return not limited
-
-
-def may_wait_for_fire(env: Mapping[str, Any]) -> bool:
-    """Return whether this is an Atari game in which FIRE is the policy's own choice."""
-    return not env.get("fire_reset") and _is_atari(env["id"], _spec(env["id"]))
 
 
 def register_creator(creator: Callable[..., Any]) -> str:

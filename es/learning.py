@@ -35,14 +35,14 @@ from es.rollouts.processes import ONE_THREAD, importing_variables, leave
 from es.settings import KEYWORDS, errors_in_keywords, from_keywords, read_config, resolve
 
 if TYPE_CHECKING:  # torch and rich, which the caller may not need
-    from es.loading import Policy
+    from es.policy import LoadedPolicy
     from es.reports.host_terminal import HostTerminal
     from es.reports.record import Record
     from es.rollouts.rollout import Recipe
-    from es.runs.finish import Outcome
+    from es.run import Outcome
     from es.train import Trainer
 
-Callback = Callable[["Record", "Policy"], Any]
+Callback = Callable[["Record", "LoadedPolicy"], Any]
 CHILD = (  # no traceback if Ctrl-C comes during the imports
     "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); "
     "from es.learning import child; child()"
@@ -131,7 +131,7 @@ class LearnedRun:
     _checkpoint: bytes = field(repr=False)
 
     @cached_property
-    def policy(self) -> "Policy":
+    def policy(self) -> "LoadedPolicy":
         """Return the last policy; `load_policy(run.path / "best.safetensors")` is the best one."""
         return _make_policy(self._checkpoint)
 
@@ -201,7 +201,7 @@ class _Follower:
 
     def __init__(self, callback: Callback) -> None:
         self._callback = callback
-        self._policy: Policy | None = None
+        self._policy: LoadedPolicy | None = None
 
     def __call__(self, row: Row) -> bool:
         state = row.policy
@@ -353,17 +353,17 @@ def _pickle_definitions(asked: Definitions) -> bytes:
         ) from error
 
 
-def _make_policy(checkpoint: bytes) -> "Policy":
-    from es.loading import make_policy
+def _make_policy(checkpoint: bytes) -> "LoadedPolicy":
+    from es.policy import LoadedPolicy, make_policy
 
     restored = pickle.loads(checkpoint)  # noqa: S301 (from our child)
-    return make_policy(restored.config, restored)
+    return LoadedPolicy(make_policy(restored.config, restored), restored)
 
 
 def _read_history(path: Path) -> dict[str, DoubleArray]:
     from es.reports.record import COLUMNS
     from es.reports.tables import TableReader
-    from es.runs.directory import PROGRESS
+    from es.run import PROGRESS
 
     rows: list[dict[str, float]] = []
     with suppress(FileNotFoundError):  # a checkpoint that lies alone

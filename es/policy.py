@@ -1,49 +1,132 @@
-"""Environment, network and parameters, made alike for training, testing and load_policy."""
+"""What plays: an environment, a network, its parameters and the statistics of observations.
+
+`make_policy` makes it for training, --test, --export and sweeps, and `load_policy` for a program.
+"""
 
 import math
-from collections.abc import Callable, Collection
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import gymnasium
 import numpy as np
 import torch
 from torch import nn
 
-from es.algorithm.noise import FloatArray, Stream, derive_seeds
+from es.algorithm.noise import DoubleArray, FloatArray, Stream, derive_seeds
 from es.algorithm.shaping import mean_and_std
 from es.algorithm.statistics import Normalizer
-from es.checkpoint import Checkpoint
+from es.checkpoint import Checkpoint, Counters
 from es.config import FIELDS, Config, flag, flag_with_value
-from es.environments.spaces import describe_actions
-from es.envs import check_first_step, describe_env, is_unlimited, make_env, max_steps
-from es.errors import RunError, UsageError, as_usage_error
-from es.model import (
-    ConvLSTM,
-    flatten,
-    initial_theta,
-    make_module,
-    unflatten,
-    with_shapes,
+from es.environments.spaces import describe_actions, split
+from es.envs import (
+    Preprocessor,
+    check_first_step,
+    describe_env,
+    make_bare_env,
+    make_env,
+    max_steps,
+    register_creator,
 )
+from es.errors import RunError, UsageError, as_usage_error
+from es.model import ConvLSTM, flatten, initial_theta, make_module, unflatten, with_shapes
 from es.networks import make_actor
 from es.rollouts.in_process import InProcessPool
 from es.rollouts.rollout import Recipe, Snapshot, close, evaluation_tasks
-from es.runs.setup import Setup
-from es.settings import SETTINGS_OF_ENVIRONMENT
+from es.settings import SETTINGS_OF_ENVIRONMENT, errors_in_keywords, from_keywords, resolve
+
+if TYPE_CHECKING:  # it loads kernels, and a master with workers needs none
+    from es.networks.custom import Custom
 
 MAX_PARAMETERS = 100_000_000
 
 
-def describe(config: Config, restored: Checkpoint | None) -> tuple[Setup, FloatArray]:
-    """Return the setup, and the restored or else the initial parameters: (P,) float32.
+@dataclass(frozen=True)
+class Policy:
+    """An environment, and a network with the parameters that play it.
+
+    config: the settings, where small_net says which network it is. environment, network: plain
+    descriptions (`es.envs`, `es.networks`); with the recipe, every process makes the same.
+    theta: (P,) float32. normalizer: the statistics of observations, if they are normalised.
+    vbn_batch: (128, 1, 42, 42) float32, with --vbn. custom: for a --net module. update: after how
+    many updates. drawable: whether the environment has the render mode rgb_array. repeatable:
+    whether the same episode began alike each time.
+
+    The trainer changes theta and the normalizer in place.
+    """
+
+    config: Config
+    environment: dict[str, Any]
+    network: dict[str, Any]
+    recipe: Recipe
+    theta: FloatArray
+    normalizer: Normalizer | None = None
+    vbn_batch: FloatArray | None = None
+    custom: "Custom | None" = None
+    update: int = 0
+    drawable: bool = True
+    repeatable: bool = True
+
+    @property
+    def statistics(self) -> DoubleArray | None:
+        """Return means and 1 / standard deviation, (2, inputs), if observations are normalised."""
+        return self.normalizer.statistics() if self.normalizer else None
+
+    @property
+    def inputs(self) -> int:
+        """Return how many numbers of an observation are normalised."""
+        return self.network["inputs"] if self.normalizer else 0
+
+    def actor(self) -> Any:
+        """Return an actor that plays the parameters."""
+        actor = self.recipe.make_actor()
+        actor.bind(self.theta, self.statistics)
+        return actor
+
+    def module(self) -> nn.Module:
+        """Return a torch module with the parameters.
+
+        It is called as `module(observation, state)`, and returns outputs and the next state; see
+        `es.networks.custom.with_state` for those of --net. Observations are normalised before it.
+        """
+        if self.custom:
+            from es.networks.custom import make_custom_module
+
+            module: nn.Module = make_custom_module(self.network, self.custom)
+        else:
+            module = make_module(self.network)
+        module.requires_grad_(False)
+        module.load_state_dict(unflatten(self.network, self.theta), strict=False)
+        if self.vbn_batch is not None:
+            cast(ConvLSTM, module).refer_to(torch.from_numpy(self.vbn_batch))
+        return module
+
+    def evaluate(self) -> tuple[float, float]:
+        """Return mean and standard deviation of the returns of --eval-episodes, played here.
+
+        They are the episodes of the run's own evaluation, and of --test.
+        """
+        config = self.config
+        snapshot = Snapshot(self.theta, config.sigma, self.statistics)
+        tasks = evaluation_tasks(
+            config.seed or 0, self.update, config.eval_episodes, config.max_episode_length
+        )
+        with closing(InProcessPool(self.recipe)) as pool:
+            results = pool.evaluate(snapshot, tasks)
+        return mean_and_std([result.episode_return for result in results])
+
+
+def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
+    """Return the policy of a checkpoint, or a new one.
 
     Raise UsageError if environment, network and checkpoint do not fit together.
     """
     environment = _describe_environment(config)
     env = make_env(environment)
     try:
-        shape = env.observation_space.shape or ()
         actions = _describe_actions(config, describe_actions(env.action_space, config.env_name))
         repeatable = check_first_step(env, config.env_name)
         drawable = "rgb_array" in (env.metadata.get("render_modes") or ())
@@ -51,76 +134,44 @@ def describe(config: Config, restored: Checkpoint | None) -> tuple[Setup, FloatA
         complaint = close(env)
     if complaint:
         raise RunError(f"--env-name {config.env_name}: cannot be played ({complaint})")
-    custom = initial = None
-    make_torch: Callable[[], nn.Module]
+    module = initial = None
     if config.net:
-        from es.networks.custom import describe_custom, make_custom_module  # this loads kernels
+        from es.networks.custom import describe_custom
 
-        saved = restored.parameters if restored else None
-        network, custom, initial = describe_custom(
+        saved = checkpoint.parameters if checkpoint else None
+        network, module, initial = describe_custom(
             config, env.observation_space, env.action_space, actions, saved
         )
-        make_torch = partial(make_custom_module, network, custom)
     else:
-        network = with_shapes(describe_network(config, shape, actions))
-        make_torch = partial(make_module, network)
+        network = with_shapes(describe_network(config, env.observation_space.shape or (), actions))
     size = sum(map(math.prod, network["shapes"].values()))
     if size > MAX_PARAMETERS:
         raise UsageError(
-            f"the network would have {size} parameters, and {MAX_PARAMETERS} are possible: choose "
-            f"smaller {'--net-kwargs' if custom else '--hidden-sizes'} or --action-bins"
+            f"the network would have {size} parameters, and {MAX_PARAMETERS} are possible. Choose "
+            f"smaller {'--net-kwargs' if module else '--hidden-sizes'} or --action-bins"
         )
-    untrained = custom.untrained if custom else {}
-    theta = _parameters(config, network, restored, initial, untrained)
-    vbn_batch = _vbn_batch(config, environment, restored) if network.get("vbn") else None
-    make, act = partial(make_env, environment), partial(make_actor, network, vbn_batch, custom)
+    theta = _parameters(config, network, checkpoint, initial, module.untrained if module else {})
+    vbn_batch = _vbn_batch(config, environment, checkpoint) if network.get("vbn") else None
     recipe = Recipe(
-        make, act, max_steps(environment), config.param_fraction, config.reward_clip or None
+        partial(make_env, environment),
+        partial(make_actor, network, vbn_batch, module),
+        max_steps(environment),
+        config.param_fraction,
+        config.reward_clip or None,
     )
-    tensors = {name: torch.from_numpy(array) for name, array in untrained.items()}
-    setup = Setup(
-        environment,
-        network,
-        recipe,
-        make_torch,
-        vbn_batch,
-        is_unlimited(environment),
-        tensors,
-        drawable,
-        repeatable,
+    return Policy(
+        config=replace(config, small_net=config.small_net or network["kind"] == "mlp"),
+        environment=environment,
+        network=network,
+        recipe=recipe,
+        theta=theta,
+        normalizer=_normalizer(config, network, checkpoint),
+        vbn_batch=vbn_batch,
+        custom=module,
+        update=checkpoint.counters.update if checkpoint else 0,
+        drawable=drawable,
+        repeatable=repeatable,
     )
-    return setup, theta
-
-
-def policy_module(setup: Setup, theta: FloatArray) -> nn.Module:
-    """Return the torch module that plays theta, (P,) float32.
-
-    It is called as `module(observation, state)` for outputs and the next state; see
-    `es.networks.custom.with_state` for those of --net. Observations are normalised before it.
-    """
-    module = setup.make_module().requires_grad_(False)
-    module.load_state_dict(unflatten(setup.network, theta), strict=False)
-    if setup.vbn_batch is not None:
-        cast(ConvLSTM, module).refer_to(torch.from_numpy(setup.vbn_batch))
-    return module
-
-
-def evaluate(
-    config: Config, restored: Checkpoint | None, setup: Setup, theta: FloatArray
-) -> tuple[float, float]:
-    """Return mean and standard deviation of the returns of --eval-episodes, played here.
-
-    They are the episodes of the run's own evaluation, and of --test.
-    """
-    normalizer = restored_normalizer(config, setup.normalized_inputs, restored)
-    snapshot = Snapshot(theta, config.sigma, normalizer.statistics() if normalizer else None)
-    update = restored.counters.update if restored else 0
-    tasks = evaluation_tasks(
-        config.seed or 0, update, config.eval_episodes, config.max_episode_length
-    )
-    with closing(InProcessPool(setup.recipe)) as pool:
-        results = pool.evaluate(snapshot, tasks)
-    return mean_and_std([result.episode_return for result in results])
 
 
 def describe_network(
@@ -187,20 +238,20 @@ def _describe_actions(config: Config, actions: dict[str, Any]) -> dict[str, Any]
 def _parameters(
     config: Config,
     network: dict[str, Any],
-    restored: Checkpoint | None,
+    checkpoint: Checkpoint | None,
     initial: FloatArray | None,
     untrained: Collection[str],
 ) -> FloatArray:
-    """Return the restored parameters, or else the initial ones, or else new ones."""
-    if restored is None:
+    """Return the checkpoint's parameters, or else the initial ones, or else new ones."""
+    if checkpoint is None:
         if initial is not None:
             return initial
         (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
         theta = initial_theta(network, seed)
         return np.zeros_like(theta) if config.init == "zero" else theta
-    own = restored.parameters
+    saved = checkpoint.parameters
     try:
-        return flatten(network, {name: own[name] for name in own if name not in untrained})
+        return flatten(network, {name: saved[name] for name in saved if name not in untrained})
     except (ValueError, AttributeError, RuntimeError) as error:
         raise UsageError(
             f"--restore {config.restore}: does not fit "
@@ -209,36 +260,216 @@ def _parameters(
 
 
 def _vbn_batch(
-    config: Config, environment: dict[str, Any], restored: Checkpoint | None
+    config: Config, environment: dict[str, Any], checkpoint: Checkpoint | None
 ) -> FloatArray:
     """Return the batch of virtual batch normalisation: the checkpoint's, or else a new one."""
-    if restored is None or not restored.config or not restored.config.vbn:
+    if checkpoint is None or not checkpoint.config or not checkpoint.config.vbn:
         (seed,) = derive_seeds(config.seed or 0, 0, Stream.VBN_BATCH, 1)
         blame = as_usage_error(f"--env-name {config.env_name}: cannot be played")
         with blame, closing(make_env(environment)) as env:
             from es.environments.images import gather_frames  # this loads kernels
 
             return gather_frames(env, seed)
-    batch = restored.vbn_batch
+    batch = checkpoint.vbn_batch
     if batch is None or not len(batch) or not batch.isfinite().all():
         raise UsageError(f"--restore {config.restore}: is damaged (its vbn_batch)")
     return batch.numpy()
 
 
-def restored_normalizer(
-    config: Config, inputs: int, restored: Checkpoint | None
+def _normalizer(
+    config: Config, network: Mapping[str, Any], checkpoint: Checkpoint | None
 ) -> Normalizer | None:
-    """Return the statistics of observations: the checkpoint's, or else new ones.
-
-    inputs: how many numbers an observation has. If it is 0, observations are not normalised: return
-    None. Raise UsageError if the checkpoint's statistics are damaged.
-    """
-    if not inputs:
+    """Return the statistics of observations if they are normalised: the checkpoint's, or new."""
+    if not network.get("normalize"):
         return None
-    normalizer = Normalizer(inputs, config.obs_std_floor)
-    if restored and restored.config and restored.config.obs_norm:
+    normalizer = Normalizer(network["inputs"], config.obs_std_floor)
+    if checkpoint and checkpoint.config and checkpoint.config.obs_norm:
         try:
-            normalizer.load(restored.normalizer or {})
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            normalizer.load(checkpoint.normalizer or {})
+        except (LookupError, ValueError) as error:
             raise UsageError(f"--restore {config.restore}: is damaged ({error!r})") from error
     return normalizer
+
+
+class Player:
+    """A policy in one episode, with a memory of its own."""
+
+    def __init__(self, policy: Policy, bare: gymnasium.Env) -> None:
+        from es.environments.atari import FireOnNewLife  # this loads kernels
+        from es.networks.actors import make_decoder
+
+        environment, actions = policy.environment, policy.network["actions"]
+        self._actor = actor = cast(Any, policy.recipe.make_actor())
+        self._preprocess = Preprocessor(bare, environment)
+        self._fire = FireOnNewLife(bare) if environment.get("fire_reset") else None
+        self._repeats = environment["frame_skip"]
+        # The decoder of a policy that draws its actions, for the largest outputs.
+        largest = actions | {"sample": False}
+        draws = actions.get("sample")
+        self._largest = make_decoder(largest, actor.outputs) if draws else None
+
+    def bind(self, theta: FloatArray, statistics: DoubleArray | None) -> None:
+        """Play these parameters, (P,) float32, with the statistics of a `Snapshot`, from now on."""
+        self._actor.bind(theta, statistics)
+        self.reset()
+
+    def reset(self, seed: int | None = None, index: int = 0) -> None:
+        """Start an episode, in which --sample-actions draws by seed + index."""
+        self._actor.reset(None if seed is None else seed + index)
+        self._preprocess.reset()
+        if self._fire:
+            self._fire.start_episode()
+        self._steps_left, self._action = 0, None
+
+    def act(self, observation: Any, lives: int = 0, *, greedy: bool = False) -> Any:
+        """Return the action for the next step.
+
+        lives: how many are left, for --fire-reset. greedy: draw no action.
+        """
+        if not self._steps_left:
+            self._action = self._actor.act(self._preprocess(observation))
+            self._steps_left = self._repeats
+            if greedy and self._largest:
+                self._action = self._largest(int(self._actor.outputs.argmax()))
+        self._steps_left -= 1
+        return self._fire.replace(self._action, lives) if self._fire else self._action
+
+
+class LoadedPolicy:
+    """Choose actions for the observations of an environment made by `make_env`.
+
+    That is the one of `gymnasium.make(policy.env_id, **policy.env_kwargs)`, in the wrappers of
+    --env-wrapper. Call `reset()` before each episode. If the policy was trained with --frame-skip
+    K, and not on an Atari game, it looks at one observation in K and repeats its action in between.
+    settings: of the run. update, frames: how many updates and frames the policy was trained for.
+    """
+
+    def __init__(self, policy: Policy, checkpoint: Checkpoint) -> None:
+        environment = policy.environment
+        self.env_id: str = environment["id"]
+        self.env_kwargs: dict[str, Any] = environment["kwargs"]
+        self.settings = (checkpoint.config or policy.config).saved()
+        self._policy = policy
+        self._seed: int | None = None  # of the episodes that begin
+        with closing(make_bare_env(environment)) as bare:
+            self._space = bare.observation_space
+            self._make_player = partial(Player, policy, bare)
+            self._players = [self._make_player()]
+        repeats, opens = environment["frame_skip"] > 1, environment.get("fire_reset")
+        self._remembers = policy.network["kind"] != "mlp" or repeats or bool(opens)
+        self.bind(policy.theta, policy.statistics, checkpoint.counters)
+
+    def bind(self, theta: FloatArray, statistics: DoubleArray | None, counters: Counters) -> None:
+        """Play these parameters, (P,) float32, with the statistics of a `Snapshot`, from now on."""
+        self._bound = theta, statistics
+        self.update, self.frames = counters.update, counters.frames
+        for player in self._players:
+            player.bind(theta, statistics)
+
+    def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
+        """Return the environment that the policy plays; raise UsageError if it cannot be made."""
+        return make_bare_env(self._policy.environment, render_mode, endless=False)
+
+    def reset(self, seed: int | None = None, *, which: Sequence[bool] | None = None) -> None:
+        """Forget the previous episodes. which: those of a batch that end; default: all.
+
+        seed: the next episode of --sample-actions draws from it; a batch's, from seed, seed + 1 ...
+        """
+        if which is None:
+            self._seed = seed
+        chosen = [True] * len(self._players) if which is None else which
+        for index, (player, ends) in enumerate(zip(self._players, chosen, strict=False)):
+            if ends:
+                player.reset(seed, index)
+
+    def __call__(self, observation: Any, info: Mapping[str, Any] | None = None) -> Any:
+        """Return the action for an observation, or the actions for a batch: (N, ...).
+
+        A batch holds N observations, as a vector environment has them. Each belongs to an episode
+        of its own, whose memory the policy keeps by its place. info: the observation's, which tells
+        a policy trained with --fire-reset of lost lives. Raise ValueError for an observation of
+        another shape.
+        """
+        lives = (info or {}).get("lives", 0)
+        batch = self._split(observation)
+        if batch is None:
+            return self._players[0].act(observation, lives)
+        all_lives = np.broadcast_to(lives, len(batch))
+        players = self._first_players(len(batch))
+        return np.array([*map(Player.act, players, batch, all_lives)])
+
+    def predict(
+        self,
+        observation: Any,
+        state: list[Player] | None = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, list[Player] | None]:
+        """Return the actions and the state for the next call, as Stable-Baselines3's models do.
+
+        observation: as for a call. state: what the previous call returned; None begins an episode.
+        It is None for policies without memory. episode_start: (N,), which episodes begin.
+        deterministic: draw no actions. Raise ValueError if these do not fit.
+        """
+        batch = self._split(observation)
+        count = 1 if batch is None else len(batch)
+        if state is not None:
+            players = state
+        elif self._remembers:
+            players = [self._new_player(index) for index in range(count)]
+        else:
+            players = self._first_players(count)
+        starts = np.broadcast_to(False if episode_start is None else episode_start, len(players))
+        actions = []
+        for player, part, begins in zip(players, batch or [observation], starts, strict=True):
+            if begins:
+                player.reset()
+            actions.append(player.act(part, greedy=deterministic))
+        result = actions[0] if batch is None else actions
+        return np.array(result), (players if self._remembers else None)
+
+    def _split(self, observation: Any) -> list[Any] | None:
+        return split(self._space, observation)
+
+    def _new_player(self, index: int) -> Player:
+        player = self._make_player()
+        player.bind(*self._bound)
+        player.reset(self._seed, index)
+        return player
+
+    def _first_players(self, count: int) -> list[Player]:
+        self._players += [*map(self._new_player, range(len(self._players), count))]
+        return self._players[:count]
+
+
+def load_policy(
+    path: str | os.PathLike[str], *, env_name: str | Callable[..., Any] | None = None,
+    env_wrapper: Sequence[Any] = (), small_net: bool = False,
+    net: str | Callable[..., Any] | None = None, greedy: bool = False, trust: bool = False,
+) -> LoadedPolicy:  # fmt: skip
+    """Return the policy in a checkpoint, ready to play.
+
+    env_name: needed for the weights of pytorch-es, which do not name their environment (with
+    small_net, if they are an MLP's). It may differ from the checkpoint's if the policy fits it.
+    env_wrapper, net: the words after --env-wrapper, and --net. All three may be the class or
+    function itself. trust: import the modules of an environment, a wrapper or a network that the
+    checkpoint names. Without it, such a name must be given. greedy: do not draw the actions of a
+    policy that was trained with --sample-actions. Raise es.errors.UsageError if file and
+    environment do not fit.
+    """
+    given: dict[str, Any] = {
+        "test": True, "restore": os.fspath(path), "greedy": greedy, "trust": trust
+    }  # fmt: skip
+    with errors_in_keywords():
+        name = register_creator(env_name) if callable(env_name) else env_name
+        chosen = {"env_name": name, "env_wrapper": env_wrapper, "small_net": small_net, "net": net}
+        keywords = from_keywords({key: value for key, value in chosen.items() if value})
+        given |= keywords | ({"override": True} if name else {})
+        config, checkpoint = resolve(given, {})
+        assert checkpoint is not None
+        if name is None and not checkpoint.config:
+            raise UsageError(
+                f"{path}: holds weights alone. Name their environment: "
+                'load_policy(path, env_name="CartPole-v1", small_net=True)'
+            )
+        return LoadedPolicy(make_policy(config, checkpoint), checkpoint)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib.util
 import sys
 import time
@@ -41,11 +40,11 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     from rich.console import Console as RichConsole
 
     from es.reports.terminal import Terminal
-    from es.runs.directory import open_existing
+    from es.run import open_directory
     from es.sweeps import report, study
 
     with contextlib.ExitStack() as stack:
-        stack.callback(open_existing(sweep.directory, "--dir").close)
+        stack.callback(open_directory(sweep.directory, "--dir").close)
         report.require_no_results(sweep.directory)
         found = stack.enter_context(study.open_study(sweep))
         console = Terminal(silent=sweep.base.silent)
@@ -77,7 +76,7 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
     fails, and SystemExit if it is interrupted.
     """
     from es.checkpoint import LATEST, load
-    from es.policy import describe, evaluate
+    from es.policy import make_policy
     from es.sweeps.trial import TRIAL_SETTINGS
 
     settings = ["--config", str(directory / TRIAL_SETTINGS), "--run-dir", str(directory)]
@@ -90,19 +89,18 @@ def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
         sys.exit(status)
     checkpoint = load(str(latest))
     assert checkpoint.config is not None
-    setup, theta = describe(checkpoint.config, checkpoint)
-    mean, std = evaluate(checkpoint.config, checkpoint, setup, theta)
+    mean, std = make_policy(checkpoint.config, checkpoint).evaluate()
     return {"value": mean, "std": std, "frames": checkpoint.counters.frames}
 
 
 def _wait_until_free(directory: Path) -> None:
     """Wait for the process of a killed sweep that still plays this trial: it ends by itself."""
-    from es.runs.directory import InUseError, open_existing
+    from es.run import InUseError, open_directory
 
     deadline = time.monotonic() + FREE_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(InUseError):
-            open_existing(directory).close()
+            open_directory(directory).close()
             return
         time.sleep(0.1)
 
@@ -117,17 +115,16 @@ def prepare(argv: Sequence[str]) -> Sweep:
     jobs = flags.jobs or max(1, cores() // processes)
     with variables({CORES: str(max(1, cores() // jobs))}):  # of which a trial's master uses as many
         cli.prepare(base, preload=FOR_TRIALS, picture=False)
-    from es.policy import describe
-    from es.runs.directory import default_path
+    from es.policy import make_policy
+    from es.run import default_path
     from es.sweeps.space import fit_space, read_space
     from es.sweeps.study import Sweep
 
     source = f"--space {flags.space}" if flags.space else SHIPPED.name
     space = read_space(flags.space or str(SHIPPED), source)
-    setup, _ = describe(base, None)
-    if setup.network["kind"] == "mlp":
-        base = dataclasses.replace(base, small_net=True)
-    describes = partial(describe, restored=None)
+    policy = make_policy(base, None)
+    base = policy.config
+    describes = partial(make_policy, checkpoint=None)
     space = fit_space(space, base, given, describes, source, shipped=not flags.space)
     if not space:
         raise UsageError(f"{source}: nothing is left to search, as all is given as flags")
@@ -139,7 +136,7 @@ def prepare(argv: Sequence[str]) -> Sweep:
         )
     directory = Path(flags.dir) if flags.dir else default_path("sweeps", base.env_name)
     return Sweep(
-        base, space, directory, flags.trials, jobs, flags.sampler_seed, drawable=setup.drawable
+        base, space, directory, flags.trials, jobs, flags.sampler_seed, drawable=policy.drawable
     )
 
 

@@ -1,14 +1,13 @@
-"""Play checkpoints and score them: in a window, as videos, or unseen."""
+"""Play checkpoints and score them: in a window, as videos, or without pictures."""
 
 import itertools
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 from rich.console import Console as RichConsole
@@ -26,15 +25,14 @@ from es.errors import (
     is_interrupt,
     summary_of,
 )
-from es.policy import describe, restored_normalizer
-from es.rendering.playing import Playing
+from es.policy import Policy, make_policy
 from es.rendering.show_frames import ShowFrames, frames_per_second, make_drawn
 from es.rendering.video import Video
 from es.rendering.window import Window, WindowClosed
 from es.rollouts.interface import counted
 from es.rollouts.rollout import Actor, Episode, close, evaluation_seeds, rollout
 
-UNSEEN_EPISODES, RECORDED_EPISODES = 10, 1  # where --episodes says nothing
+EPISODES, RECORDED_EPISODES = 10, 1  # where --episodes is not given
 
 
 def test(
@@ -45,94 +43,78 @@ def test(
 ) -> int:
     """Load and play checkpoints, one after the other; return the exit status.
 
-    several: the checkpoints of a directory. Name each of them, also in its video's name, and report
-    those that cannot be played as errors, but go on.
+    several: the checkpoints of a directory. Each is named, also in its video's name.
     """
     interrupts.defer()
-    status = 0
-    for load in checkpoints:
-        try:
+    try:
+        for load in checkpoints:
             _test(*load(), interrupts, several)
-        except RunError as error:
-            if not several:
-                raise
-            print(f"error: {error}", file=sys.stderr, flush=True)
-            status = error.status
-        except WindowClosed:
-            break
-        except Interrupted as interrupted:
-            return interrupted.status
-    return status
+    except WindowClosed:
+        return 0
+    except Interrupted as interrupted:
+        return interrupted.status
+    return 0
 
 
 def _test(
-    config: Config, restored: Checkpoint | None, interrupts: Interrupts, several: bool
+    config: Config, checkpoint: Checkpoint | None, interrupts: Interrupts, several: bool
 ) -> None:
     """Play a checkpoint's episodes; print their rewards and a summary.
 
     Raise WindowClosed or Interrupted, after the summary, if the user ended the last episode.
     """
-    setup, theta = describe(config, restored)
-    actor, cap = setup.recipe.make_actor(), setup.recipe.cap(config.max_episode_length)
-    update = restored.counters.update if restored and restored.config else None
-    normalizer = restored_normalizer(config, setup.normalized_inputs, restored)
-    actor.bind(theta, normalizer.statistics() if normalizer else None)
+    policy = make_policy(config, checkpoint)
+    actor, cap = policy.actor(), policy.recipe.cap(config.max_episode_length)
+    update = checkpoint.counters.update if checkpoint and checkpoint.config else None
     quiet = config.json or config.silent
     say: Callable[[str], None] = (lambda line: None) if quiet else partial(print, flush=True)
     if several:
         say(f"{config.restore}, update {update}:")
-    environment = setup.environment
-    if config.stochastic_start:
-        environment = environment | {"noop_max": config.stochastic_start}
-    env, video = _make(config, environment, update, several)
+    # The scores are those of the run's own evaluation, which has the same seeds.
+    seeds = evaluation_seeds(config.seed or 0, policy.update)
     episodes: list[Episode] = []
     ended: WindowClosed | Interrupted | None = None
-    try:
-        playing = Playing(RichConsole(quiet=quiet), video, _count(config) or 0, cap)
-        with _closing(env, config.env_name), playing:
-            seeds = itertools.islice(_seeds(config, update), _count(config))
-            for index, seed in enumerate(seeds):
-                playing.begin(index)
-                with interrupts.allowed():
-                    episodes.append(_play(env, actor, seed, cap, config.env_name))
-                episode_return, steps = episodes[-1]
-                say(f"Episode {index + 1}: reward {episode_return:.2f}, {steps} steps")
-    except (WindowClosed, Interrupted) as early:
-        ended = early
-    except BaseException:
+    with ExitStack() as stack:
+        env, video = _make(policy, update, several)
         if video:
-            video.discard()
-        raise
-    path = video.path if video else None
-    if episodes:
-        figures = _summarise(episodes)
-        print(
-            _as_json(config, update, episodes, figures)
-            if config.json
-            else f"{counted(len(episodes), 'episode')}: mean {figures['mean']:.2f}, standard "
-            f"deviation {figures['std']:.2f}, min {figures['min']:.2f}, max {figures['max']:.2f}"
-        )
-        if path and several:
-            path = path.with_stem(f"{path.stem}-return-{figures['mean']:.2f}")
-    if video and path:
-        ended = _save(video, path, interrupts, say) or ended
+            stack.callback(video.discard)  # unless it is saved
+        try:
+            with RichConsole(quiet=quiet).status("") as status:  # on a terminal alone
+                for index, seed in enumerate(itertools.islice(seeds, _count(config))):
+                    status.update(f"Playing episode {index + 1} ...")
+                    with interrupts.allowed():
+                        episodes.append(_play(env, actor, seed, cap, config.env_name))
+                    episode = episodes[-1]
+                    reward = f"reward {episode.episode_return:.2f}"
+                    say(f"Episode {index + 1}: {reward}, {episode.steps} steps")
+        except (WindowClosed, Interrupted) as early:
+            ended = early
+        finally:
+            if complaint := close(env):
+                print(
+                    f"warning: --env-name {config.env_name}: {complaint}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+        if episodes:
+            mean, std = mean_and_std(returns := [episode.episode_return for episode in episodes])
+            lowest, highest = min(returns), max(returns)
+            print(
+                _as_json(config, policy, update, episodes)
+                if config.json
+                else f"{counted(len(episodes), 'episode')}: mean {mean:.2f}, standard deviation "
+                f"{std:.2f}, min {lowest:.2f}, max {highest:.2f}"
+            )
+        if video and video.frames:
+            path = video.path
+            if several and episodes:
+                path = path.with_stem(f"{path.stem}-return-{mean:.2f}")
+            with interrupts.allowed() if ended is None else nullcontext():
+                video.save(path)
+            stack.pop_all()
+            say(f"Recorded {path}: {video.frames} frames, {video.seconds:.1f} s")
     if ended:
         raise ended
-
-
-@contextmanager
-def _closing(env: gymnasium.Env, name: str) -> Iterator[None]:
-    """Close the environment after this context; warn the user if that fails."""
-    try:
-        yield
-    finally:
-        if complaint := close(env):
-            print(f"warning: --env-name {name}: {complaint}", file=sys.stderr, flush=True)
-
-
-def _seeds(config: Config, update: int | None) -> Iterator[int]:
-    """Yield the episodes' seeds: their scores are those of the run's own evaluation."""
-    return evaluation_seeds(config.seed or 0, update or 0)
 
 
 def _play(env: gymnasium.Env, actor: Actor, seed: int, cap: int, name: str) -> Episode:
@@ -145,35 +127,17 @@ def _play(env: gymnasium.Env, actor: Actor, seed: int, cap: int, name: str) -> E
         raise RunError(line, episode_trace(error)) from error
 
 
-def _save(
-    video: Video, path: Path, interrupts: Interrupts, say: Callable[[str], None]
-) -> Interrupted | None:
-    """Save a video; if the user interrupts the making of a GIF, save it as an MP4 beside it."""
-    if not video.frames:
-        video.discard()
-        return None
-    interrupted = None
-    try:
-        with interrupts.allowed():
-            video.save(path)
-    except Interrupted as early:
-        interrupted = early
-        path = path if path.suffix.lower() == ".mp4" else path.with_name(f"{path.name}.mp4")
-        video.save(path)
-    say(f"Recorded {path}: {video.frames} frames, {video.seconds:.1f} s")
-    return interrupted
-
-
-def _make(
-    config: Config, environment: dict[str, Any], update: int | None, several: bool
-) -> tuple[gymnasium.Env, Video | None]:
+def _make(policy: Policy, update: int | None, several: bool) -> tuple[gymnasium.Env, Video | None]:
     """Return the environment that shows its frames, if any, and the video that they go to."""
+    config, environment = policy.config, policy.environment
+    if config.stochastic_start:
+        environment = environment | {"noop_max": config.stochastic_start}
     if config.video is None and (config.no_render or config.json):
         return make_env(environment), None
     drawn = make_drawn(
         partial(make_env, environment, "rgb_array"),
         environment["kwargs"],
-        "to play it unseen give --no-render",
+        "to play it without pictures give --no-render",
     )
     speed = frames_per_second(drawn, environment["frame_skip"])
     if config.video is None:
@@ -192,18 +156,17 @@ def _count(config: Config) -> int | None:
         return config.episodes
     if config.video is not None:
         return RECORDED_EPISODES
-    return UNSEEN_EPISODES if config.no_render or config.json else None
-
-
-def _summarise(episodes: Sequence[Episode]) -> dict[str, float]:
-    mean, std = mean_and_std(returns := [episode.episode_return for episode in episodes])
-    return {"mean": mean, "std": std, "min": min(returns), "max": max(returns)}
+    return EPISODES if config.no_render or config.json else None
 
 
 def _as_json(
-    config: Config, update: int | None, episodes: Sequence[Episode], figures: dict[str, float]
+    config: Config, policy: Policy, update: int | None, episodes: Sequence[Episode]
 ) -> str:
     """Return one line; null stands for numbers that are not finite, which JSON does not have."""
+    returns = [episode.episode_return for episode in episodes]
+    mean, std = mean_and_std(returns)
+    figures = {"mean": mean, "std": std, "min": min(returns), "max": max(returns)}
+    seeds = evaluation_seeds(config.seed or 0, policy.update)
     return json.dumps(
         {
             "checkpoint": config.restore,
@@ -213,9 +176,9 @@ def _as_json(
             "stochastic_start": config.stochastic_start or 0,
             "episodes": len(episodes),
             **{name: _finite(figure) for name, figure in figures.items()},
-            "returns": [_finite(episode.episode_return) for episode in episodes],
+            "returns": [_finite(each) for each in returns],
             "lengths": [episode.steps for episode in episodes],
-            "seeds": [*itertools.islice(_seeds(config, update), len(episodes))],
+            "seeds": [*itertools.islice(seeds, len(episodes))],
         }
     )
 

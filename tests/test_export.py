@@ -11,8 +11,24 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
+from torch import nn
 
-from es.loading import load_policy
+from es.environments.spaces import describe_actions
+from es.export import (
+    Decoder,
+    ExportedPolicy,
+    describe,
+    example,
+    inputs,
+    player,
+    to_onnx,
+)
+from es.exporting.views import VectorView
+from es.networks import outputs_needed
+from es.networks.actors import make_decoder
+from es.networks.kernels import choose
+from es.policy import load_policy
 from tests.processes import ROOT
 
 NEEDS_ONNX = pytest.mark.skipif(
@@ -55,6 +71,13 @@ def alone():
     return run
 
 
+def metadata(path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    return json.loads(
+        onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map["policy"]
+    )
+
+
 def record(policy):
     """What the policy sees and does in 1,000 steps, and which of them begin an episode."""
     env = gymnasium.make(policy.env_id, disable_env_checker=True, **policy.env_kwargs)
@@ -90,7 +113,7 @@ def test_actions_are_those_of_load_policy(program, alone, monkeypatch, folder, n
     path = ROOT / folder / f"{name}.safetensors"
     given = [word for key, value in own.items() for word in ("--" + key.replace("_", "-"), value)]
     flags = ("--eval-episodes", 1, "--max-episode-length", 100, *given)
-    status, out, err = program("--export", "policy", "--restore", path, *flags)
+    status, out, err = program("--export", "policy.onnx", "--restore", path, *flags)
     assert (status, err) == (0, "")
     drawn = name == "LunarLander-v3"
     seen, expected, begins = record(load_policy(path, greedy=drawn, **own))
@@ -100,17 +123,7 @@ def test_actions_are_those_of_load_policy(program, alone, monkeypatch, folder, n
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
     assert np.abs(found - expected).max() < (1e-5 if found.dtype.kind == "f" else 1)
 
-    extra, state = {"policy": ""}, torch.empty(0)
-    play = torch.export.load("policy.pt2", extra_files=extra).module()
-    policy = json.loads(extra["policy"])
-    for observation, begin, action in zip(seen[:50], begins, expected, strict=False):
-        given = [torch.from_numpy(observation)]
-        if "state" in policy["inputs"]:
-            dtype = getattr(torch, policy["inputs"]["state"]["dtype"])
-            given.append(torch.tensor(policy["initial_state"], dtype=dtype) if begin else state)
-        result = play(*given)
-        ours, state = result if isinstance(result, tuple) else (result, state)
-        assert np.abs(ours.numpy() - action).max() < (1e-5 if found.dtype.kind == "f" else 1)
+    policy = metadata("policy.onnx")
     assert policy["greedy"] == drawn == ("likeliest" in out)
     assert f"mean {policy['score']['mean']:.2f}, " in out
 
@@ -118,9 +131,9 @@ def test_actions_are_those_of_load_policy(program, alone, monkeypatch, folder, n
 @NEEDS_ONNX
 def test_the_loop_of_the_docs_plays_without_the_project(program, alone):
     path = TRAINED / "CartPole-v1.safetensors"
-    status, out, err = program("--export", "policy", "--restore", path, "--eval-episodes", 2)
+    status, out, err = program("--export", "policy.onnx", "--restore", path, "--eval-episodes", 2)
     assert (status, err) == (0, "")
-    assert sorted(path.name for path in Path().iterdir()) == ["policy.onnx", "policy.pt2"]
+    assert sorted(path.name for path in Path().iterdir()) == ["policy.onnx"]
     assert "\nExported policy.onnx: mean 500.00, standard deviation 0.00\n" in out
     section = (ROOT / "docs" / "python.md").read_text().partition("## Export it")[2]
     assert alone(section.partition("```python\n")[2].partition("```")[0]) == "500.0\n"
@@ -135,12 +148,9 @@ def test_metadata_say_what_is_played_and_how_well(program):
     )  # fmt: skip
     training = ("--n", 2, "--seed", 1, "--workers", 0, "--max-gradient-updates", 1)
     assert program(*flags, *training, "--eval-episodes", 3, "--run-dir", "run")[0] == 0
-    status, out, err = program("--export", "folder/out.pt2", "--restore", "run", "--silent")
+    status, out, err = program("--export", "folder/out.onnx", "--restore", "run", "--silent")
     assert (status, out, err) == (0, "", "")
-    extra = {"policy": ""}
-    play = torch.export.load("folder/out.pt2", extra_files=extra).module()
-    assert -2 <= float(play(torch.zeros(3))) <= 2
-    policy = json.loads(extra["policy"])
+    policy = metadata("folder/out.onnx")
     score = json.loads(
         program("--test", "--restore", "run/latest.safetensors", "--json", "--episodes", 3)[1]
     )
@@ -161,45 +171,141 @@ def test_a_file_that_plays_otherwise_than_the_policy_is_not_written(program):
     short = ("--max-episode-length", 10, "--eval-episodes", 1)
     training = ("--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
     assert program(*flags, *short, *training)[0] == 0
-    status, _, err = program("--export", "out.pt2", "--restore", "run", "--net", flags[-1])
+    status, _, err = program("--export", "out.onnx", "--restore", "run", "--net", flags[-1])
     assert status == 2
-    assert "--export out.pt2: its actions are not those of the policy in " in err
+    assert "--export out.onnx: its actions are not those of the policy in " in err
     assert err.count("\n") == 1
-    assert not Path("out.pt2").exists()
+    assert not Path("out.onnx").exists()
 
 
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        ("--export out.onnx", "--export needs --restore CHECKPOINT"),
-        ("--export out.pth --restore X", "--export 'out.pth' must be a file whose name ends in"),
-        ("--export '' --restore X", "--export '' must be a file"),
-        ("--export out --test --restore X", "--test and --export out are two commands. Give one"),
-        ("--export out --restore X --episodes 3", "--episodes applies only to --test. Give both"),
-        ("--export folder.pt2 --restore X", "--export folder.pt2: cannot be written (it is a"),
-        ("--export X/out.pt2 --restore X", "X/out.pt2: cannot be written (X is not a directory)"),
-        ("--export . --restore X", "--export .: cannot be written"),
-        ("--export /proc/out.pt2 --restore X", "--export /proc/out.pt2: cannot be written"),
-        (
-            "--export out --restore X --obs-norm",
-            "The policy was made for the checkpoint's value",
-        ),
+        ("--export out.pt2", "--export 'out.pt2' must be a file whose name ends in .onnx"),
+        ("--export folder.onnx", "--export folder.onnx: cannot be written (it is a directory)"),
+        ("--export X/out.onnx", "--export X/out.onnx: cannot be written (X: not a directory)"),
+        ("--export /proc/out.onnx", "--export /proc/out.onnx: cannot be written"),
     ],
 )
 def test_wrong_flags_are_errors_in_one_line(program, flags, complaint):
     Path("X").symlink_to(TRAINED / "CartPole-v1.safetensors")
-    Path("folder.pt2").mkdir()
-    status, out, err = program(*(word.strip("'") for word in flags.split(" ")))
+    Path("folder.onnx").mkdir()
+    status, out, err = program(*flags.split(), "--restore", "X")
     assert (status, out) == (2, "")
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert complaint in err
-    assert {path.name for path in Path().iterdir()} == {"X", "folder.pt2"}
+    assert {path.name for path in Path().iterdir()} == {"X", "folder.onnx"}
 
 
 def test_without_onnxscript_one_line_says_what_to_install(program, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     path = TRAINED / "CartPole-v1.safetensors"
-    status, _, err = program("--export", "out", "--restore", path)
+    status, _, err = program("--export", "out.onnx", "--restore", path)
     assert status == 2
-    assert "pip install -r requirements-extra.txt, or export out.pt2, which needs" in err
+    assert "--export out.onnx: needs onnxscript and onnxruntime: pip install -r " in err
+
+
+# ---- parts ----
+
+
+@NEEDS_ONNX
+def test_a_small_constant_is_kept():
+    """1e-8, which torch's optimiser of ONNX files takes for zero."""
+    network = Returns(lambda x, _: x / (x.norm() + 1e-8))
+    view = VectorView(spaces.Box(-1, 1, (2,)), None)
+    policy = ExportedPolicy(view, network, nn.Identity(), torch.ones(2))
+    play = player(to_onnx(policy, torch.ones(2)))
+    assert play(torch.zeros(2), policy.initial_state)[0].tolist() == [0, 0]
+    action, _ = play(torch.tensor([3.0, 4.0]), policy.initial_state)
+    assert action == pytest.approx([0.6, 0.8])
+
+
+class Returns(nn.Module):
+    def __init__(self, result):
+        super().__init__()
+        self.result = result
+
+    def forward(self, observation, state):
+        return self.result(observation, state)
+
+
+SPACE = spaces.Box(-1, 1, (3,))
+
+
+@NEEDS_ONNX
+def test_a_tuple_of_tensors_travels_as_one_vector():
+    def result(x, state):
+        total, last = state or (torch.zeros(3), torch.zeros(1, 3))
+        return x + total, (total + x, last * 0.5 + x)
+
+    policy = ExportedPolicy(VectorView(SPACE, None), Returns(result), nn.Identity(), example(SPACE))
+    assert policy.initial_state.shape == (6,)
+    play, memory = player(to_onnx(policy, example(SPACE))), None
+    state = eager = policy.initial_state
+    for _ in range(4):
+        observation = example(SPACE)
+        expected, memory = result(observation, memory)
+        action, state = play(observation, state)
+        also, eager = policy(observation, eager)
+        assert torch.allclose(torch.from_numpy(action), expected)
+        assert torch.allclose(also, expected)
+        assert torch.allclose(eager, state)
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (lambda x, s: (x, x if s is None else torch.cat([s, x])), "another shape"),
+        (lambda x, s: (x, (x, 1)), "float32 tensor or a tuple"),
+        (lambda x, s: (x, x.double()), "float32 tensor or a tuple"),
+        (lambda x, s: (x if s is None else x + 1, x), "as it treats None"),
+    ],
+)
+def test_another_state_is_an_error(result, words):
+    with pytest.raises(ValueError, match=words):
+        ExportedPolicy(VectorView(SPACE, None), Returns(result), nn.Identity(), example(SPACE))
+
+
+def test_parts_of_an_observation_are_inputs_of_their_own():
+    space = spaces.Dict(a=spaces.Discrete(3), b=spaces.Tuple([SPACE, spaces.MultiBinary(2)]))
+    assert describe(inputs(example(space), torch.empty(0))) == {
+        "observation.a": {"dtype": "int64", "shape": []},
+        "observation.b.0": {"dtype": "float32", "shape": [3]},
+        "observation.b.1": {"dtype": "int8", "shape": [2]},
+    }
+
+
+BOX = spaces.Box(np.array([[-1, 0], [2, -0.1]]), np.array([[1, 5], [2.5, 0.1]]), dtype=np.float64)
+ACTIONS: dict[str, tuple[spaces.Space, dict]] = {
+    "discrete": (spaces.Discrete(5, start=-2), {}),
+    "multi-discrete": (
+        spaces.MultiDiscrete(np.array([[2, 3], [4, 5]]), start=np.array([[1, 0], [0, 7]])),
+        {},
+    ),
+    "multi-binary": (spaces.MultiBinary((2, 3)), {}),
+    "box": (BOX, {}),
+    "clipped": (BOX, {"squash": "clip"}),
+    "bins": (BOX, {"bins": 7}),
+    "float32": (spaces.Box(-0.4, 0.4, (3,)), {"noise": 0.5}),
+    "whole numbers": (spaces.Box(-3, 9, (2, 2), np.int16), {}),
+    "switches": (spaces.Box(0, 1, (5,), np.bool_), {"bins": 2}),
+    "drawn": (spaces.Discrete(5), {"sample": False}),
+}
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_actions_are_those_of_the_actors(name):
+    space, more = ACTIONS[name]
+    actions = describe_actions(space, name) | more
+    outputs = np.empty(outputs_needed(actions), np.float32)
+    expect, decode, largest = make_decoder(actions, outputs), Decoder(actions), np.zeros(1, int)
+    generator = np.random.default_rng(0)
+    for scale in (0.1, 1, 10):
+        outputs[:] = scale * generator.standard_normal(outputs.size)
+        choose(outputs, np.array([outputs.size]), largest)
+        found, expected = decode(torch.from_numpy(outputs.copy())).numpy(), expect(int(largest[0]))
+        assert space.contains(found)
+        assert (found.shape, found.dtype) == (np.shape(expected), space.dtype)
+        assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)
+        assert found.dtype.kind == "f" or np.array_equal(found, expected)

@@ -1,13 +1,24 @@
-"""Whole runs through the command line, in this process where processes do not matter."""
+"""Training, through the command line, in this process where processes do not matter."""
 
+import json
 import re
 import tomllib
+from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from es.algorithm.noise import Stream, derive_seeds
+from es.checkpoint import Counters, save
+from es.config import Config
+from es.policy import make_policy
 from es.reports.record import COLUMNS
+from es.reports.terminal import Terminal
+from es.rollouts.rollout import evaluation_seeds, rollout
+from es.train import Trainer
 from tests.checkpoints import RUN, read, rows, same, same_run, settings, timeless
 from tests.conftest import CARTPOLE
 from tests.processes import ROOT, run_python
@@ -84,13 +95,6 @@ def test_a_second_run_of_an_environment_takes_a_number_and_says_so(program):
     assert read(f"{RUN}.2/latest.safetensors").counters.update == 3
 
 
-def test_a_run_that_learns_nothing_says_so(program):
-    """Nobody finds the goal in so few episodes."""
-    lake = ("--env-name", "FrozenLake-v1", "--n", 2, "--workers", 0, "--max-gradient-updates", 12)
-    _, out, _ = program(*lake, "--seed", 2, "--sigma", 0.001)
-    assert out.count("In each of the last 10 updates all returns were equal (in this one 0), ") == 1
-
-
 @pytest.mark.parametrize(
     ("env_name", "flags", "said"),
     [
@@ -104,13 +108,6 @@ def test_a_run_whose_episodes_may_have_no_end_says_so(program, env_name, flags, 
     _, out, _ = program(*small, *flags)
     told = "No limit of steps is known: episodes may last 100000 (--max-episode-length).\n"
     assert (told in out) == said
-
-
-@pytest.mark.parametrize("flags", [(), ("--fire-reset",)])
-def test_a_game_that_waits_for_fire_is_given_the_flag(program, flags):
-    game = ("--env-name", "BreakoutDeterministic-v4", "--max-episode-length", 20, "--n", 2)
-    _, out, _ = program(*game, "--workers", 0, "--seed", 1, "--max-gradient-updates", 2, *flags)
-    assert out.count("waits for the button FIRE, --fire-reset presses it") == (not flags)
 
 
 def test_frames_and_minutes_end_a_run(program):
@@ -206,3 +203,291 @@ def test_a_vector_environment_uses_the_mlp_and_says_so(program):
         "Acrobot-v1 is seen as a vector of 6 numbers: using the MLP (--small-net).\n"
     )
     assert "linear1.weight" in read("checkpoints/Acrobot-v1/latest.safetensors").parameters
+
+
+# ---- evaluations and the target ----
+
+
+def test_the_best_checkpoint_reproduces_its_score(program):
+    program.train("--max-gradient-updates", 12)
+    best = read(RUN / "best.safetensors")
+    scores = [float(row["unperturbed_return"]) for row in rows()]
+    assert read(RUN / "latest.safetensors").counters.best_score == max(scores)
+    # Ties: the later. An update's unperturbed episode is played by the parameters before it.
+    update = max(index for index, score in enumerate(scores) if score == max(scores))
+    assert best.counters.update == update
+    assert best.config
+    policy = make_policy(best.config, best)
+    actor = policy.actor()
+    *_, seed = derive_seeds(1, update, Stream.EPISODE, 3)
+    assert rollout(policy.recipe.make_env(), actor, seed, 500).episode_return == max(scores)
+
+
+def test_of_equal_scores_the_later_is_the_best(program):
+    program.train("--max-gradient-updates", 4, "--max-episode-length", 5)
+    assert {row["unperturbed_return"] for row in rows()} == {"5.0"}
+    assert read(RUN / "best.safetensors").counters.update == 3
+
+
+def test_every_evaluation_is_a_row(program):
+    """Those of --eval-every, and those of --target-return, here the last; also when carried on."""
+    options = ("--seed", 19, "--eval-every", 2, "--eval-episodes", 3, "--max-gradient-updates")
+    program.train(*options, 5, "--run-dir", "parts")
+    carried_on = ("--restore", "parts/latest.safetensors", "--workers", 0, "--target-return", 40)
+    program(*carried_on, "--max-gradient-updates", 9)
+    program.train(*options, 9, "--target-return", 40, "--run-dir", "whole")
+    found = rows(Path("whole"), "evaluations.csv")
+    solved = read("whole/latest.safetensors")
+    assert [row["update"] for row in found] == ["2", "4", "6", "7"]
+    assert solved.counters.update == 7
+    for row in found:
+        returns = [float(each) for each in row["returns"].split()]
+        figures = [float(row[name]) for name in ("episodes", "min", "max")]
+        assert [len(returns), min(returns), max(returns)] == figures
+        update = rows(Path("whole"))[int(row["update"]) - 1]
+        assert all(row[name] == update[name] for name in ("frames", "wall_seconds"))
+    assert solved.solved
+    assert float(found[-1]["mean"]) == solved.solved["mean"]
+    assert timeless(Path("parts"), "evaluations.csv") == timeless(Path("whole"), "evaluations.csv")
+
+
+def test_evaluations_decide_on_the_best_checkpoint(program):
+    out = program.train("--max-gradient-updates", 6, "--eval-every", 2, "--eval-episodes", 3)
+    assert out.count("Evaluation after ") == 3
+    best = read(RUN / "best.safetensors")
+    assert best.config
+    policy = make_policy(best.config, best)
+    actor, env = policy.actor(), policy.recipe.make_env()
+    returns = [
+        rollout(env, actor, seed, 500).episode_return
+        for seed in islice(evaluation_seeds(1, best.counters.update), 3)
+    ]
+    assert np.mean(returns) == read(RUN / "latest.safetensors").counters.best_score
+    assert f"Evaluation after {best.counters.update} updates: mean {np.mean(returns):.2f}" in out
+    assert program("--restore", RUN / "latest.safetensors")[1].startswith("Finished already: ")
+
+
+def test_a_policy_is_evaluated_again_where_scores_no_longer_compare(program):
+    program.train("--max-gradient-updates", 2, "--eval-every", 2, "--eval-episodes", 3)
+    again = ("--restore", RUN, "--override", "--max-episode-length", 7, "--workers", 0)
+    _, out, _ = program(*again, "--max-gradient-updates", 3)
+    assert "Evaluation after 2 updates: mean 7.00" in out
+    best = read(RUN / "best.safetensors")
+    assert best.config
+    assert (best.counters.best_score, best.config.max_episode_length) == (7.0, 7)
+
+
+def test_a_batch_that_is_played_in_parts_is_counted_as_one(program, monkeypatch):
+    """An evaluation for --target-return, and an update of --frames-per-update."""
+    totals: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
+
+    def begin(terminal, name, episodes):
+        totals.setdefault(name, []).append(episodes)
+        terminal.name = name
+
+    def progress(terminal, done):
+        counts.setdefault(terminal.name, []).append(done)
+
+    monkeypatch.setattr(Terminal, "begin", begin)
+    monkeypatch.setattr(Terminal, "progress", progress)
+    program.train("--target-return", 5, "--eval-episodes", 10)
+    assert totals["evaluation after 3 updates"] == [10, 10]
+    assert counts["evaluation after 3 updates"][-1] == 10
+    assert counts["evaluation after 3 updates"] == sorted(counts["evaluation after 3 updates"])
+    program.train("--frames-per-update", 2000, "--max-gradient-updates", 1)
+    assert len(totals["update 1"]) > 2  # of this run, after the other's
+    assert counts["update 1"][-1] == totals["update 1"][-1]
+
+
+def test_reaching_the_target_ends_the_run_with_these_parameters(program):
+    """And the score can be played again: evaluation and test use the same episodes."""
+    out = program.train(
+        "--seed", 3, "--target-return", 40, "--max-gradient-updates", 50, "--eval-episodes", 6
+    )
+    last = out.splitlines()[-1]
+    assert last.startswith("Solved: mean ")
+    solved = read(RUN / "latest.safetensors")
+    assert same(solved.parameters, read(RUN / "best.safetensors").parameters)
+    assert solved.solved is not None
+    mean, std = solved.solved["mean"], solved.solved["std"]
+    assert mean >= 40
+    assert solved.counters.update > 0
+    second = solved.solved["second_mean"]
+    assert f"mean {mean:.2f}, standard deviation {std:.2f} over 6 episodes, " in last
+    assert f", mean {second:.2f} over as many others (target 40) after " in last
+    assert last.endswith(f", saved as {RUN}/latest.safetensors")
+    assert np.mean([float(row["unperturbed_return"]) for row in rows()[-3:]]) >= 40
+    assert len(rows()) == solved.counters.update
+    _, played, _ = program(
+        "--test", "--no-render", "--episodes", 6, "--restore", RUN / "latest.safetensors"
+    )
+    assert f"6 episodes: mean {mean:.2f}, standard deviation {std:.2f}" in played
+    _, played, _ = program(
+        "--test", "--json", "--episodes", 12, "--restore", RUN / "latest.safetensors"
+    )
+    assert np.mean(json.loads(played)["returns"][6:]) == second >= 40
+    assert program("--restore", RUN / "latest.safetensors")[1].startswith("Finished already: ")
+
+
+def test_a_lucky_episode_does_not_reach_the_target(program):
+    """The unperturbed episode alone does not count: fresh ones must confirm it."""
+    target = ("--seed", 36, "--n", 8, "--target-return", 100, "--max-gradient-updates", 15)
+    status, out, _ = program(*CARTPOLE, "--workers", 0, *target)
+    assert any(float(row["unperturbed_return"]) >= 100 for row in rows())
+    assert float(re.findall(r"Evaluation after \d+ updates: mean ([\d.]+)", out)[0]) < 100
+    assert status == 1
+    assert len(rows()) == 15
+
+
+def test_the_policy_is_evaluated_when_the_mean_of_three_returns_reaches_the_target(program):
+    """And again when the mean is higher. It is the same if the run is interrupted between them."""
+    options = (*CARTPOLE, "--workers", 0, "--seed", 35, "--n", 8, "--target-return", 100)
+    _, whole, _ = program(*options, "--max-gradient-updates", 15, "--run-dir", "whole")
+    _, out, _ = program(*options, "--max-gradient-updates", 8, "--run-dir", "parts")
+    restored = ("--restore", "parts/latest.safetensors", "--workers", 0)
+    _, more, _ = program(*restored, "--max-gradient-updates", 15)
+    returns = [float(row["unperturbed_return"]) for row in rows(Path("whole"))]
+    means = {last: float(np.mean(returns[last - 3 : last])) for last in range(3, 16)}
+    expected, highest = [], 0.0
+    for update, mean in means.items():
+        if mean >= 100 and mean > highest:
+            expected.append(update)
+            highest = mean
+    assert len(expected) < sum(mean >= 100 for mean in means.values())
+    for text in (whole, out + more):
+        found = re.findall(r"Evaluation after (\d+) .* over (.*) fresh", text)
+        assert [int(update) for update, _ in found] == expected == [7, 10, 15]
+        few = "the first 5 of 20"  # which show that the policy is far from the target
+        assert [played for _, played in found] == [few, "20", few]
+    assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
+    assert [row["episodes"] for row in rows(Path("parts"), "evaluations.csv")] == ["20"]
+
+
+def test_a_run_at_its_limit_is_evaluated_for_a_target_that_is_new(program):
+    program.train("--max-gradient-updates", 3)
+    target = ("--target-return", 5, "--eval-episodes", 3, "--workers", 0)
+    status, out, _ = program("--restore", RUN, *target)
+    assert status == 0
+    assert out.splitlines()[-1].startswith("Solved: mean ")
+    assert len(rows()) == 3
+
+
+def test_a_lucky_evaluation_does_not_reach_the_target(program):
+    """A second one must confirm the first, with other episodes."""
+    target = ("--seed", 28, "--n", 8, "--target-return", 60, "--eval-episodes", 1)
+    out = program.train(*target, "--max-gradient-updates", 40)
+    found = re.findall(r"valuation after (\d+) updates?: mean ([\d.]+)", out)
+    means = [(int(update), float(mean)) for update, mean in found]
+    _, (before, lucky), (unlucky_before, unlucky), *_, (update, first), (confirmed, second) = means
+    assert before == unlucky_before < update == confirmed
+    assert unlucky < 60 <= min(lucky, first, second)
+    assert read(RUN / "latest.safetensors").counters.update == update
+
+
+@pytest.mark.parametrize(
+    ("first", "target", "played"),
+    [
+        ([0, 0, 0, 0, 10], 5.9, [5, 15]),  # mean 2, and twice its standard error is 4
+        ([0, 0, 0, 0, 10], 6.1, [5]),
+        ([1.7e308] * 5, 5, [5, 15]),  # whose mean is infinite
+    ],
+)
+def test_a_few_episodes_end_an_evaluation_that_two_standard_errors_do_not_save(
+    monkeypatch, first, target, played
+):
+    trainer = Trainer.__new__(Trainer)
+    trainer.config = Config(eval_episodes=20, target_return=target)
+    trainer.counters, trainer.evaluated = Counters(update=3), None
+    trainer.strategy = Mock(seed=1)
+    trainer.console = Mock()
+    counts = []
+
+    def play(self, tasks, name, before, total):
+        counts.append(len(tasks))
+        return [SimpleNamespace(episode_return=value) for value in (first * 3)[: len(tasks)]]
+
+    monkeypatch.setattr(Trainer, "_play", play)
+    assert trainer._reach_target() is None
+    assert counts == played
+
+
+@pytest.mark.parametrize("episodes", [1, 2])
+def test_a_cap_on_training_episodes_is_none_on_the_policy_itself(program, episodes):
+    """The same is learned as with shorter episodes, but the policy's own are whole."""
+    options = (
+        *("--n", 8, "--seed", 1, "--obs-norm", "--max-gradient-updates", 6),
+        *("--episodes-per-perturbation", episodes),
+    )
+    program.train(*options, "--training-ep-len", 20)
+    program.train(*options, "--max-episode-length", 20, "--run-dir", "short")
+    ours, short = timeless(RUN), timeless(Path("short"))
+    whole = [float(row.pop("unperturbed_return")) for row in ours]
+    capped = [float(row.pop("unperturbed_return")) for row in short]
+    assert ours == short  # the rank is one among equally long episodes
+    learned = [read(directory / "latest.safetensors") for directory in (RUN, Path("short"))]
+    assert same(*(checkpoint.parameters for checkpoint in learned))
+    assert same(*(checkpoint.normalizer for checkpoint in learned))
+    assert max(capped) <= 20 < max(whole)
+    if episodes == 1:  # whose return is its length
+        assert [min(20, length) for length in whole] == capped
+
+
+@pytest.mark.parametrize("limit", ["--variable-ep-len", "--adaptive-ep-len"])
+def test_the_policys_own_return_is_that_of_a_whole_episode_under_a_moving_cap(program, limit):
+    """Pendulum's rewards are negative: a shorter episode would look better."""
+    program(
+        "--env-name", "Pendulum-v1", "--n", 4, "--workers", 0, "--seed", 1, "--run-dir", "run",
+        "--max-gradient-updates", 1, limit,
+    )  # fmt: skip
+    latest = read("run/latest.safetensors")
+    counters = latest.counters._replace(max_episode_length=20)
+    save(latest._replace(counters=counters), Path("run/latest.safetensors"))
+    program("--restore", "run", "--workers", 0, "--max-gradient-updates", 2)
+    row = rows(Path("run"))[-1]
+    assert float(row["episode_length_mean"]) == 20
+    assert latest.config
+    policy = make_policy(latest.config, latest)
+    actor, env = policy.actor(), policy.recipe.make_env()
+    *_, seed = derive_seeds(1, 1, Stream.EPISODE, 3)
+    assert float(row["unperturbed_return"]) == rollout(env, actor, seed, 200).episode_return
+
+
+def test_a_target_beyond_the_cap_of_training_episodes_is_reached(program):
+    target = ("--target-return", 60, "--eval-episodes", 6, "--max-gradient-updates", 60)
+    out = program.train("--seed", 3, "--training-ep-len", 40, *target)
+    assert out.splitlines()[-1].startswith("Solved: mean ")
+
+
+def test_an_evaluation_that_falls_due_with_the_solution_changes_nothing(program):
+    """The task is solved after the 5th update, after which one is due."""
+    options = ("--seed", 33, "--target-return", 40, "--max-gradient-updates", 9)
+    out = program.train(*options, "--eval-every", 5)
+    assert out.count("Evaluation after 5 updates: ") == 1
+    solved = read(RUN / "latest.safetensors")
+    assert solved.solved is not None
+    assert len(rows()) == solved.counters.update == 5
+    assert [row["update"] for row in rows(table="evaluations.csv")] == ["5"]
+    assert solved.counters.best_score == solved.solved["mean"]
+
+
+def test_going_on_after_the_target_is_as_if_there_had_been_none(program):
+    options = ("--n", 20, "--max-gradient-updates", 12)
+    program.train(*options, "--run-dir", "whole")
+    program.train(*options, "--target-return", 30, "--eval-episodes", 3, "--run-dir", "parts")
+    assert read("parts/latest.safetensors").solved
+    program("--restore", "parts/latest.safetensors", "--target-return", "None", "--workers", 0)
+    assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
+    assert timeless(Path("whole")) == timeless(Path("parts"))
+
+
+def test_missing_the_target_is_status_1(program):
+    status, out, _ = program(
+        *CARTPOLE, "--workers", 0, "--target-return", 501, "--max-gradient-updates", 2
+    )
+    assert status == 1
+    *_, advice, watch, _, last = out.splitlines()
+    assert advice.startswith("Restore the run with a higher limit, ")
+    assert watch == "Watch it:"
+    assert last.startswith("Target not reached: ")
+    assert last.endswith(f", saved as {RUN}/latest.safetensors")

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 from gymnasium.wrappers import FlattenObservation, TransformObservation
 
-from es.environments.wrappers import OneHot, layers
+from es.environments.wrappers import OneHot
 from es.errors import UsageError
 
 MAX_CHANNELS = 4  # of an image: gray, RGB, RGBA, or as many frames
@@ -85,35 +85,6 @@ def as_network_sees(env: gymnasium.Env, name: str, *, keeps_shape: bool = False)
     if isinstance(space, spaces.Discrete):
         return OneHot(env, space)
     return FlattenObservation(env)
-
-
-class Preprocessor:
-    """Show single observations of an environment as the network sees them in training.
-
-    bare: the environment as `es.envs.make_bare_env` makes it, which is not played. name,
-    keeps_shape: as for `as_network_sees`.
-    """
-
-    def __init__(self, bare: gymnasium.Env, name: str, *, keeps_shape: bool = False) -> None:
-        outermost = as_network_sees(bare, name, keeps_shape=keeps_shape)
-        self.space = outermost.observation_space
-        count = len([*layers(outermost)]) - len([*layers(bare)])
-        self._wrappers: list[Any] = [*layers(outermost)][:count][::-1]
-
-    def reset(self) -> None:
-        """Start an episode."""
-        for wrapper in self._wrappers:
-            if hasattr(wrapper, "start_episode"):
-                wrapper.start_episode()
-
-    def __call__(self, observation: Any) -> Any:
-        """Return what the network sees, valid until the next call.
-
-        Raise ValueError for an image of another shape.
-        """
-        for wrapper in self._wrappers:
-            observation = wrapper.observation(observation)
-        return observation
 
 
 def split(space: spaces.Space, observation: Any) -> list[Any] | None:

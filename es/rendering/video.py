@@ -12,7 +12,7 @@ import numpy as np
 from es.errors import UsageError
 from es.rendering.show_frames import Picture
 from es.rendering.window import enlargement
-from es.runs.directory import writable
+from es.run import writable
 
 CAPTION_HEIGHT = 28  # pixels, above the picture
 BACKGROUND, INK = (32, 32, 32), (255, 255, 255)

@@ -5,7 +5,7 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-from es.runs.directory import require_same
+from es.run import require_same
 
 
 class Place(NamedTuple):

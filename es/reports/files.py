@@ -16,7 +16,7 @@ from es.reports.record import (
 from es.reports.tables import carry_on, header
 from es.reports.tensorboard import EventFile
 from es.reports.wandb import WandbReporter
-from es.runs.directory import EVALUATIONS, PROGRESS
+from es.run import EVALUATIONS, PROGRESS
 
 METRICS = ("returns/unperturbed_return", "evaluation/return_mean")  # to compare runs by
 SUMMARY = ("mean", "std", "min", "max")  # of an evaluation's returns

@@ -12,7 +12,7 @@ from es.checkpoint import Checkpoint
 from es.reports.one_shot import LOWEST, USUAL, Idle, OneShot
 from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
-from es.runs.directory import VIDEOS, RunDir
+from es.run import VIDEOS, RunDir
 
 PROGRAM, PREVIEW = "es", "es.reports.preview"  # modules that are run
 MOST_WAITING = 20  # recording takes seconds, and an update may take none

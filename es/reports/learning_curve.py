@@ -20,7 +20,7 @@ from es.algorithm.noise import DoubleArray
 from es.reports import NO_CURVE, plotting
 from es.reports.one_shot import LOWEST, USUAL, Idle, OneShot, start
 from es.reports.tables import Table, read_progress, running_mean, smoothing_window
-from es.runs.directory import CURVE, PROGRESS
+from es.run import CURVE, PROGRESS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,8 +17,8 @@ from es.reports.record import EvaluationRecord, Record
 from es.reports.tensorboard import EVENTS, Settings
 from es.reports.terminal import Terminal
 from es.reports.wandb import WandbReporter
-from es.runs.directory import CURVE, EVALUATIONS, PROGRESS, VIDEOS, RunDir
-from es.runs.writer import BackgroundWriter
+from es.reports.writer import BackgroundWriter
+from es.run import CURVE, EVALUATIONS, PROGRESS, VIDEOS, RunDir
 
 PICTURE_SECONDS = 20.0  # to wait for the last picture while its process does nothing
 HURRIED_SECONDS = 2.2  # to wait for it after Ctrl-C

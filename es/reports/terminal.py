@@ -12,7 +12,7 @@ from es.reports.live_view import RunLimits, RunView
 from es.reports.log import UpdateLog
 from es.reports.record import Record
 from es.reports.tables import read_progress
-from es.runs.directory import PROGRESS
+from es.run import PROGRESS
 
 
 class AsciiConsole(Console):

@@ -16,7 +16,7 @@ from typing import Any
 from es.errors import UsageError, how_to_install, in_one_line
 from es.reports.record import Distributions, Figures
 from es.rollouts.processes import end_now
-from es.runs.directory import write_text
+from es.run import write_text
 
 PROJECT = "evolution-strategies"
 IDENTITY = "wandb/id.txt"  # in the run's directory, so that a resumed run continues there

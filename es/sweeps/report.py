@@ -13,8 +13,7 @@ from es.errors import RunError, UsageError, command, in_one_line
 from es.reports import plotting
 from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
-from es.runs.directory import write_text
-from es.runs.finish import how_to_watch
+from es.run import write_text
 from es.settings import write_toml
 from es.sweeps.space import base_params, trial_settings
 from es.sweeps.study import (
@@ -26,6 +25,7 @@ from es.sweeps.study import (
     complete_trials,
     done_trials,
 )
+from es.train import how_to_watch
 
 BEST_SETTINGS, TRIALS, IMPORTANCE = "best.toml", "trials.csv", "importance.png"
 FEWEST = 8  # complete trials, below which importances are chance

@@ -20,7 +20,7 @@ from es.config import Config
 from es.errors import limit_error
 from es.reports.tables import TableReader
 from es.rollouts.processes import end_group, for_helpers
-from es.runs.directory import PROGRESS, write_text
+from es.run import PROGRESS, write_text
 from es.settings import write_toml
 from es.sweeps.trial import OUTCOME, TRIAL_SETTINGS, Play, run_trial
 

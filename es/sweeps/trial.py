@@ -12,7 +12,7 @@ from pathlib import Path
 from es.errors import Interrupts, execute, naming_limits, summary_of
 from es.reports import NO_CURVE
 from es.rollouts.processes import TERMINAL_SIGNALS, end_group, end_with_parent
-from es.runs.directory import write_text
+from es.run import write_text
 
 TRIAL_SETTINGS, OUTPUT, OUTCOME = "trial.toml", "output.txt", "outcome.json"
 # Trains with the settings in a directory, and returns {"value": ..., "frames": ...}; raises

@@ -24,7 +24,6 @@ def test_it_is_trained_as_the_page_says(program, command):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     quick = ("--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--max-episode-length", 20)
-    status, out, err = program(*command, *quick, "--run-dir", "run", "--target-return", "None")
+    status, _, err = program(*command, *quick, "--run-dir", "run", "--target-return", "None")
     assert (status, err) == (0, "")
-    assert ("Text is not seen: mission." in out) == (command[3:] == ["unknown"])
     assert len(rows(Path("run"))) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from es.algorithm.noise import Stream, derive_seeds
 from es.environments.wrappers import RandomStart
-from es.envs import describe_env, make_env, max_steps, may_wait_for_fire
+from es.envs import describe_env, make_env, max_steps
 from es.errors import UsageError
 from tests.fakes import Counting
 
@@ -140,13 +140,6 @@ def test_fire_comes_after_the_no_ops():
             assert np.array_equal(env.step(chosen)[0], plain.step(played)[0])
     env.close()
     plain.close()
-
-
-def test_a_game_may_wait_for_fire_unless_that_is_pressed_for_the_policy():
-    for name in ("BreakoutDeterministic-v4", "BreakoutNoFrameskip-v4", "ALE/Breakout-v5"):
-        assert may_wait_for_fire(describe_env(name))
-        assert not may_wait_for_fire(describe_env(name, fire_reset=True))
-    assert not may_wait_for_fire(describe_env("CartPole-v1"))
 
 
 @pytest.mark.parametrize(

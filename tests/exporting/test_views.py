@@ -4,13 +4,13 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from es.environments.observations import View
+from es.exporting.shaped import make_shaped_view
 from gymnasium import spaces
 from torch.utils._pytree import tree_map
 
-from es.environments.observations import View
 from es.environments.spaces import take_picture
 from es.envs import describe_env, make_bare_env
-from es.exporting.shaped import make_shaped_view
 from es.exporting.views import make_view
 from tests.strange import SPACES
 

@@ -13,7 +13,7 @@ from es.errors import MisfitError
 from es.model import ConvLSTM, flatten, initial_theta, make_module, unflatten
 from es.networks import make_actor, outputs_needed
 from es.networks.actors import Box, Sampler, make_decoder
-from es.policy import describe
+from es.policy import make_policy
 from tests.networks.descriptions import box, convlstm, discrete, mlp
 
 MLP_NETWORK, CONV_NETWORK = mlp(), convlstm()
@@ -58,11 +58,11 @@ def test_the_actor_computes_what_the_module_does(network, scale):
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "PongDeterministic-v4"])
 def test_the_actor_keeps_to_the_module_over_a_whole_episode(name):
-    setup, theta = describe(Config(env_name=name, seed=1), None)
-    network, env = setup.network, setup.recipe.make_env()
+    policy = make_policy(Config(env_name=name, seed=1), None)
+    network, env = policy.network, policy.recipe.make_env()
     actor, module = make_actor(network), make_module(network).requires_grad_(False)
-    module.load_state_dict(unflatten(network, theta))
-    actor.bind(theta)
+    module.load_state_dict(unflatten(network, policy.theta))
+    actor.bind(policy.theta)
     actor.reset()
     observation, state, over, steps = env.reset(seed=3)[0], None, False, 0
     while not over:

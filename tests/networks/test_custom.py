@@ -14,7 +14,7 @@ from es.envs import make_env
 from es.errors import UsageError
 from es.model import initial_theta
 from es.networks import make_actor
-from es.policy import describe, policy_module
+from es.policy import make_policy
 from es.rollouts.player import Player
 from es.rollouts.rollout import Snapshot, Task
 from tests.nets import Rich
@@ -23,17 +23,17 @@ from tests.strange import SPACES
 
 
 def own(net, env_name="CartPole-v1", **settings):
-    return describe(Config(env_name=env_name, net=f"tests.nets:{net}", seed=1, **settings), None)
+    return make_policy(Config(env_name=env_name, net=f"tests.nets:{net}", seed=1, **settings), None)
 
 
 def test_the_users_mlp_begins_and_plays_as_the_programs_own():
-    setup, theta = own("Plain")
+    policy = own("Plain")
     (seed,) = derive_seeds(1, 0, Stream.PARAMETERS, 1)
-    assert np.array_equal(theta, initial_theta(mlp(), seed))
-    ours, theirs = setup.recipe.make_actor(), make_actor(mlp())
+    assert np.array_equal(policy.theta, initial_theta(mlp(), seed))
+    ours, theirs = policy.recipe.make_actor(), make_actor(mlp())
     for scale in (1, 3):
         for actor in (ours, theirs):
-            actor.bind(np.float32(scale) * theta)
+            actor.bind(np.float32(scale) * policy.theta)
             actor.reset()
         for observation in np.random.default_rng(0).normal(size=(50, 4)):
             assert ours.act(observation) == theirs.act(observation)
@@ -42,12 +42,12 @@ def test_the_users_mlp_begins_and_plays_as_the_programs_own():
 
 def test_actions_are_decoded_and_observations_normalised_as_for_the_programs_own():
     settings: Any = {"env_name": "Pendulum-v1", "obs_norm": True, "action_noise": 0.1}
-    setup, theta = own("Plain", **settings)
-    mine: Any = setup.recipe.make_actor()
-    theirs: Any = make_actor(describe(Config(seed=1, **settings), None)[0].network)
+    policy = own("Plain", **settings)
+    mine: Any = policy.recipe.make_actor()
+    theirs: Any = make_actor(make_policy(Config(seed=1, **settings), None).network)
     statistics = np.array([[0.5, -1.0, 100.0], [0.5, 3.0, 1e4]])
     for actor in (mine, theirs):
-        actor.bind(theta, statistics)
+        actor.bind(policy.theta, statistics)
         actor.reset(7, (1, 2))
     for observation in 100 * np.random.default_rng(0).normal(size=(50, 3)):
         np.testing.assert_allclose(mine.act(observation), theirs.act(observation), rtol=1e-4)
@@ -57,16 +57,18 @@ def test_actions_are_decoded_and_observations_normalised_as_for_the_programs_own
 
 
 def test_an_episode_depends_on_its_task_alone():
-    setup, theta = own("Rich", "Pendulum-v1")
+    policy = own("Rich", "Pendulum-v1")
     task = Task(0, 5, 1, 7, 50)
-    fresh, used = Player(setup.recipe), Player(setup.recipe)
-    used.play(Snapshot(2 * theta, 0.1), Task(0, 6, -1, 8, 30))
-    assert used.play(Snapshot(theta, 0.1), task) == fresh.play(Snapshot(theta, 0.1), task)
+    fresh, used = Player(policy.recipe), Player(policy.recipe)
+    used.play(Snapshot(2 * policy.theta, 0.1), Task(0, 6, -1, 8, 30))
+    assert used.play(Snapshot(policy.theta, 0.1), task) == fresh.play(
+        Snapshot(policy.theta, 0.1), task
+    )
 
 
 def test_a_module_may_keep_an_observation(monkeypatch):
     seen: list[torch.Tensor] = []
-    setup, theta = own("Rich", "Pendulum-v1")
+    policy = own("Rich", "Pendulum-v1")
     forward = Rich.forward
 
     def noting(self: Any, observation: torch.Tensor, state: Any) -> Any:
@@ -74,8 +76,8 @@ def test_a_module_may_keep_an_observation(monkeypatch):
         return forward(self, observation, state)
 
     monkeypatch.setattr(Rich, "forward", noting)
-    actor = setup.recipe.make_actor()
-    actor.bind(theta)
+    actor = policy.recipe.make_actor()
+    actor.bind(policy.theta)
     actor.reset(1)
     observations = np.random.default_rng(0).normal(size=(3, 3))
     for observation in observations:
@@ -84,12 +86,13 @@ def test_a_module_may_keep_an_observation(monkeypatch):
 
 
 def test_the_module_of_a_policy_gives_its_actors_outputs():
-    setup, theta = own("Rich", "Pendulum-v1")
-    module = policy_module(setup, theta)
-    actor: Any = setup.recipe.make_actor()
+    policy = own("Rich", "Pendulum-v1")
+    module = policy.module()
+    actor: Any = policy.recipe.make_actor()
     assert isinstance(module, Rich)
-    assert torch.equal(module.features, setup.kept["features"])
-    actor.bind(theta)
+    assert policy.custom
+    assert torch.equal(module.features, torch.from_numpy(policy.custom.untrained["features"]))
+    actor.bind(policy.theta)
     actor.reset(3)
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     played = [actor.act(observation) and actor.outputs.copy() for observation in observations]
@@ -98,12 +101,12 @@ def test_the_module_of_a_policy_gives_its_actors_outputs():
     for observation, expected in zip(observations, played, strict=True):
         outputs, state = module(torch.from_numpy(observation), state)
         np.testing.assert_allclose(outputs, expected, rtol=1e-5)
-    setup, theta = describe(Config(env_name="PongDeterministic-v4", seed=1, vbn=True), None)
-    module = policy_module(setup, theta)
-    actor = setup.recipe.make_actor()
-    actor.bind(theta)
+    policy = make_policy(Config(env_name="PongDeterministic-v4", seed=1, vbn=True), None)
+    module = policy.module()
+    actor = policy.recipe.make_actor()
+    actor.bind(policy.theta)
     actor.reset()
-    image = make_env(setup.environment).reset(seed=1)[0]
+    image = make_env(policy.environment).reset(seed=1)[0]
     actor.act(image)
     np.testing.assert_allclose(
         actor.outputs, module(torch.from_numpy(image), None)[0], rtol=1e-3, atol=1e-4
@@ -111,12 +114,12 @@ def test_the_module_of_a_policy_gives_its_actors_outputs():
 
 
 def test_the_entries_of_a_dict_are_a_dict_of_tensors():
-    setup, theta = own("Parts", "tests.strange:Scene-v0")
-    assert setup.normalized_inputs == 0
-    actor: Any = setup.recipe.make_actor()
-    actor.bind(theta)
+    policy = own("Parts", "tests.strange:Scene-v0")
+    assert policy.inputs == 0
+    actor: Any = policy.recipe.make_actor()
+    actor.bind(policy.theta)
     actor.reset()
-    env: Any = setup.recipe.make_env()
+    env: Any = policy.recipe.make_env()
     observation = env.reset(seed=1)[0]
     tensors = actor._tensors(observation, env.observation_space)
     assert tensors.keys() == observation.keys()

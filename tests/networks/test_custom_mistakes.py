@@ -86,8 +86,8 @@ def test_a_network_that_fails_in_an_episode_is_shown_by_the_users_lines(program)
 
 @pytest.mark.parametrize("wrong", [np.zeros(3), [0.0] * 3, [[0.0], [0.0, 1.0]], "text", None])
 def test_an_observation_that_does_not_fit_is_an_error(wrong):
-    setup, theta = own("Plain")
-    actor = setup.recipe.make_actor()
-    actor.bind(theta)
+    policy = own("Plain")
+    actor = policy.recipe.make_actor()
+    actor.bind(policy.theta)
     with pytest.raises(MisfitError, match=r"shape \(4,\)"):
         actor.act(wrong)

@@ -9,7 +9,7 @@ import torch
 from es import load_policy
 from es.config import Config
 from es.rollouts.rollout import evaluation_seeds
-from es.runs.finish import continue_command
+from es.run import command_for
 from es.settings import scored_alike
 from tests.checkpoints import read, same_run
 from tests.networks.test_custom import own
@@ -80,8 +80,8 @@ def test_it_is_tested_and_loaded_as_it_was_trained(train, program, run):
 
 
 def test_a_state_dict_of_the_users_own_is_taken_over(train):
-    setup, _ = own("Rich", "Pendulum-v1")
-    module = setup.make_module()
+    policy = own("Rich", "Pendulum-v1")
+    module = policy.module()
     for tensor in module.state_dict().values():
         tensor.copy_(torch.arange(tensor.numel()).reshape(tensor.shape))
     torch.save(module.state_dict(), "mine.pth")  # which has what is shared under both names
@@ -106,4 +106,4 @@ def test_scores_of_what_a_script_has_defined_compare_with_those_in_a_module():
 
 def test_commands_ask_for_the_module_of_what_a_script_has_defined():
     config = Config(env_name="CartPole-v1", net="__main__:Plain")
-    assert "--net MODULE:Plain" in continue_command(config, Path("latest.safetensors"))
+    assert "--net MODULE:Plain" in command_for(config, Path("latest.safetensors"))

@@ -80,7 +80,7 @@ def test_a_folder_of_which_nothing_is_left_is_an_error(compare):
         ("good --output=", "--output : must be the name of files"),
         (
             "good --output file/out",
-            "--output file/out: cannot be written (file is not a directory)",
+            "--output file/out: cannot be written (file: not a directory)",
         ),
         ("good --output taken", "--output taken: cannot be written (taken.png: Is a directory)"),
     ],

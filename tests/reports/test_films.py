@@ -13,7 +13,7 @@ from PIL.GifImagePlugin import GifImageFile
 from es.reports import films as videos
 from es.reports.films import VideoRecorder
 from es.reports.terminal import Terminal
-from es.runs.directory import open_existing
+from es.run import open_directory
 from tests.checkpoints import RUN, read, rows
 from tests.fakes import LINGERING
 from tests.processes import all_gone, wait_until
@@ -42,11 +42,8 @@ def test_videos_are_made_in_training_and_those_that_a_killed_run_has_left(progra
             assert gif.n_frames > 2
 
 
-def test_what_could_not_be_recorded_is_told_and_tried_again(program):
-    """As on a full disk, for which a directory of the video's name stands.
-
-    It is tried again even if the run is at its end.
-    """
+def test_what_could_not_be_recorded_is_told(program):
+    """As on a full disk, for which a directory of the video's name stands."""
     program.train("--max-gradient-updates", 2)
     folder = RUN / "videos"
     (folder / "update-2.mp4").mkdir(parents=True)
@@ -59,13 +56,6 @@ def test_what_could_not_be_recorded_is_told_and_tried_again(program):
     assert err.startswith(f"warning: {folder}: 1 episode could not be recorded (error: --video ")
     assert "it is a directory" in err
     assert err.count("\n") == 1
-    (folder / "update-2.mp4").rmdir()
-    status, out, err = program(*run, "--max-gradient-updates", 3)
-    assert (status, err) == (0, "")
-    assert out.startswith("Recording the last videos (1); ")
-    assert "Finished already: " in out
-    assert sorted(path.name for path in folder.glob("[!e]*")) == ["update-2.mp4"]
-    assert not list(folder.glob(".*"))
 
 
 def test_what_has_no_pictures_cannot_be_recorded(program):
@@ -80,7 +70,7 @@ def test_what_has_no_pictures_cannot_be_recorded(program):
 @pytest.fixture
 def run(tmp_path):
     """The directory of a run."""
-    with closing(open_existing(tmp_path / "run")) as directory:
+    with closing(open_directory(tmp_path / "run")) as directory:
         (directory.path / "videos").mkdir()
         yield directory
 

@@ -77,7 +77,7 @@ def test_a_terminal_shows_a_live_view_that_stays_in_place():
     assert f"rank {last['unperturbed_rank']} of 41" in figures
     assert all(re.fullmatch(r"[ ▁▂▃▄▅▆▇█]+ [\d.]+ *", line) for line in curve)
     closing = [line.split()[0] for line in lines[top + 7 :] if line]
-    assert [word for word in closing if word[0].isupper()] == ["So", "Watch", "Target"]
+    assert [word for word in closing if word[0].isupper()] == ["Restore", "Watch", "Target"]
     assert "Target not reached" in text.rstrip().splitlines()[-1]
 
 

@@ -71,7 +71,7 @@ def test_a_last_checkpoint_that_cannot_be_written_is_an_error(start):
     assert "latest.safetensors" in err
     assert "could not be written (File too large)" in err
     complaint, command = err.splitlines()
-    assert complaint.endswith(". Carry on from there:")
+    assert complaint.endswith(". Continue from there:")
     assert command.endswith(" --restore checkpoints/CartPole-v1/latest.safetensors")
     assert "Watch it" not in out
     assert 0 < read(RUN / "latest.safetensors").counters.update < int(err.split()[4])
@@ -111,7 +111,7 @@ def test_a_reader_that_leaves_ends_the_run_as_a_signal_does(start):
     assert process.stderr is not None
     line, command = process.stderr.read().splitlines()
     assert line.startswith(f"Interrupted after {len(rows())} update")
-    assert line.endswith("Carry on:")
+    assert line.endswith("Continue:")
     assert command.endswith(f" --restore {RUN}/latest.safetensors")
 
 

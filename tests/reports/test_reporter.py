@@ -15,7 +15,7 @@ from es.reports.one_shot import USUAL, start
 from es.reports.record import describe_population
 from es.reports.reporter import Reporter
 from es.reports.terminal import Terminal
-from es.runs.directory import CURVE, open_new
+from es.run import CURVE, open_new
 from tests.processes import wait_until
 from tests.records import RETURNS, counters_after, events_of, files_of, png, record, write
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from es import learn
 from es.reports.learning_curve import CurvePainter
-from es.runs.directory import CURVE
+from es.run import CURVE
 from tests.checkpoints import RUN, has_rows, rows
 from tests.conftest import CARTPOLE, ENDLESS
 from tests.processes import all_gone, descendants, wait_until

@@ -145,9 +145,9 @@ def test_two_runs_at_once(start, program):
     status, out, err = program(*beside)
     assert (status, err) == (1, "")  # it misses its target
     assert f"{RUN} holds another run: this one goes to {RUN}.2." in out
-    status, _, err = program(*beside, "--run-dir", RUN)
-    assert status == 2
-    assert "another run is writing there" in err
+    status, out, _ = program(*beside, "--run-dir", RUN)
+    assert status == 1
+    assert f"this one goes to {RUN}.3." in out
     assert process.poll() is None
 
 

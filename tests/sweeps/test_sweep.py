@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 from es.config import Config
 from es.reports.tables import OF_UPDATES
 from es.rollouts.processes import CORES
-from es.runs.directory import open_existing
+from es.run import open_directory
 from es.sweeps.running_trial import RunningTrial
 from es.sweeps.study import FRAMES
 from tests.checkpoints import has_rows, read, rows
@@ -76,11 +76,11 @@ def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search
         assert "choose another --dir" in err
         assert err.count("\n") == 1
     space(LR)
-    lock = open_existing(Path("here"))
+    lock = open_directory(Path("here"))
     status, _, err = search(*command)
     lock.close()
     assert status == 2
-    assert err.startswith("error: --dir here: another run is writing there")
+    assert err.startswith("error: --dir here: another run writes there")
     assert len(study()) == 3
 
 

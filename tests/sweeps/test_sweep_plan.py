@@ -42,7 +42,7 @@ def plan(capfd, monkeypatch):
         ("--max-frames 9 --space missing.toml", "--space missing.toml: cannot be read"),
         (
             "--env-name CartPole-v1 --max-frames 9 --dir file/here",
-            "--dir file/here: cannot be written (file is",
+            "--dir file/here: cannot be written (Not a directory",
         ),
     ],
 )

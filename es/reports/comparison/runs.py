@@ -18,7 +18,7 @@ from es.reports.tables import (
     running_mean,
     smoothing_window,
 )
-from es.runs.directory import EVALUATIONS, PROGRESS, SETTINGS
+from es.run import EVALUATIONS, PROGRESS, SETTINGS
 from es.settings import CHANGED, read_toml
 
 EXAMPLE = "give a run's directory, such as checkpoints/CartPole-v1"

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from es.errors import RunError
-from es.runs import writer as writers
-from es.runs.writer import BackgroundWriter
+from es.reports import writer as writers
+from es.reports.writer import BackgroundWriter
 
 
 @pytest.fixture

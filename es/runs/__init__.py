@@ -1,1 +1,0 @@
-"""A run on the disk: its directory, its checkpoints, how it starts and how it ends."""
