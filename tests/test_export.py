@@ -213,7 +213,7 @@ def test_without_onnxscript_one_line_says_what_to_install(program, monkeypatch):
 def test_a_small_constant_is_kept():
     """1e-8, which torch's optimiser of ONNX files takes for zero."""
     network = Returns(lambda x, _: x / (x.norm() + 1e-8))
-    view = VectorView(spaces.Box(-1, 1, (2,)), None)
+    view = VectorView(spaces.Box(-1, 1, (2,)), (2,))
     policy = ExportedPolicy(view, network, nn.Identity(), torch.ones(2))
     play = player(to_onnx(policy, torch.ones(2)))
     assert play(torch.zeros(2), policy.initial_state)[0].tolist() == [0, 0]
@@ -239,7 +239,7 @@ def test_a_tuple_of_tensors_travels_as_one_vector():
         total, last = state or (torch.zeros(3), torch.zeros(1, 3))
         return x + total, (total + x, last * 0.5 + x)
 
-    policy = ExportedPolicy(VectorView(SPACE, None), Returns(result), nn.Identity(), example(SPACE))
+    policy = ExportedPolicy(VectorView(SPACE, (3,)), Returns(result), nn.Identity(), example(SPACE))
     assert policy.initial_state.shape == (6,)
     play, memory = player(to_onnx(policy, example(SPACE))), None
     state = eager = policy.initial_state
@@ -264,7 +264,7 @@ def test_a_tuple_of_tensors_travels_as_one_vector():
 )
 def test_another_state_is_an_error(result, words):
     with pytest.raises(ValueError, match=words):
-        ExportedPolicy(VectorView(SPACE, None), Returns(result), nn.Identity(), example(SPACE))
+        ExportedPolicy(VectorView(SPACE, (3,)), Returns(result), nn.Identity(), example(SPACE))
 
 
 def test_parts_of_an_observation_are_inputs_of_their_own():

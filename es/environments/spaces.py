@@ -20,7 +20,7 @@ MIN_SIDE = 28  # of an image: smaller arrays are grids of codes, whose mean says
 MAX_NUMBERS = 2**20  # of an observation, or outputs for an action: each has many weights
 MAX_BOUND = 1e18  # a larger one means that there is none
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-MAX_SHOWN = 200  # characters of a space in an error
+MAX_SHOWN, MAX_KEYS = 200, 9  # characters of a space, and keys of a Dict, in an error
 CUSTOM = "a wrapper of your own (--env-wrapper my_module:my_wrapper)"
 
 
@@ -150,7 +150,8 @@ def _filter(keys: Sequence[str]) -> str:
     """Return the start of a remedy: how to keep some entries of a Dict, or ""."""
     if not keys:
         return ""
-    return f'--env-wrapper gymnasium.wrappers:FilterObservation "filter_keys={[*keys]}", or '
+    shown = [*keys] if len(keys) <= MAX_KEYS else "[...]"
+    return f'--env-wrapper gymnasium.wrappers:FilterObservation "filter_keys={shown}", or '
 
 
 def _is_picture(space: spaces.Space) -> bool:
