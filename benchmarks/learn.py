@@ -1,14 +1,17 @@
 """Train with the settings of configs/ and write the outcome into docs/results.md.
 
-`python -m benchmarks.learn configs/CartPole-v1.toml --seeds 0 1 2` trains with each file's own
---target-return and --max-frames. `python -m benchmarks.learn --unknown [TASK ...]` trains with
-configs/unknown.toml to the target of the task's own file, in at most six times the steps that the
-file needs. Run one such program at a time: it rewrites the table.
+`python -m benchmarks.learn CartPole-v1` trains with configs/CartPole-v1.toml and with seeds that no
+setting was chosen on, 100 to 111. Each run is scored by episodes that decided nothing. Outcomes are
+kept in learn.csv and are not measured again; remove a task's lines after its settings have changed.
+
+`python -m benchmarks.learn --unknown [TASK ...]` trains with configs/unknown.toml to the target of
+the task's own file, in at most six times the steps that the file needs. Run one such program at a
+time: it rewrites the table.
 """
 
 import argparse
 import csv
-import re
+import json
 import subprocess
 import sys
 import tempfile
@@ -16,13 +19,18 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import gymnasium
 
 from es.checkpoint import load
+from es.run import MISSED
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, CONFIGS = ROOT / "docs" / "results.md", ROOT / "configs"
-EPISODES, SEED = 100, 1000  # of the score, which decides nothing
+OUTCOMES = Path(__file__).with_suffix(".csv")
+SEEDS = range(100, 112)  # settings are chosen on seeds 0 to 9
+EPISODES, SEED = 100, 100_000  # of the score, which decides nothing
 BUDGET = 6  # with --unknown: times the median steps of the task's own file
 
 PUBLISHED = {
@@ -45,6 +53,16 @@ PUBLISHED = {
     "Swimmer-v5": "ES 128 @ 1.4e6; ARS 355 @ 2e6",
     "Walker2d-v5": "ES 3830 @ 3.8e7; ARS 2994 @ 7.5e7; ClipUp 5232 @ 3.8e7",
 }
+# Where Gymnasium has no reward threshold: a published score.
+THRESHOLDS = {
+    "BoxingDeterministic-v4": (49.8, "ES"),
+    "FreewayDeterministic-v4": (31.0, "ES"),
+    "Humanoid-v5": (6000.0, "ES, v1"),
+    "HumanoidStandup-v5": (150_972.0, "CleanRL's RPO, v4"),
+    "Pendulum-v1": (-157.0, "RL Zoo's SAC"),
+    "PongDeterministic-v4": (21.0, "ES"),
+    "Walker2d-v5": (5232.0, "ClipUp, v2"),
+}
 # Tasks of --unknown that have no file: their target and budget of steps.
 OTHERS = {
     "CliffWalking-v1": (-13.0, 1_000_000),
@@ -59,82 +77,115 @@ UNKNOWN = (
 
 
 class Outcome(NamedTuple):
-    """Whether a run reached its target, and the mean of EPISODES independent episodes."""
+    """What a run took, and the mean and standard deviation of EPISODES independent episodes.
 
-    solved: bool
-    steps: int
+    frames: of perturbed episodes. total_frames: of all that the run played.
+    """
+
+    task: str
+    seed: int
+    commit: str
+    frames: int
+    total_frames: int
     seconds: float
     score: float
+    std: float
 
 
 def main() -> None:
     """Train; a row is in docs/results.md as soon as it is complete."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("configs", nargs="*", metavar="CONFIG", help="with --unknown: tasks")
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help="such as CartPole-v1")
     parser.add_argument("--unknown", action="store_true", help="train with configs/unknown.toml")
-    parser.add_argument("--seeds", nargs="+", type=int, help="default: 0 to 11, with --unknown 0")
+    parser.add_argument("--seeds", nargs="+", type=int, help="default: 100 to 111")
     parser.add_argument("--keep", type=Path, help="keep runs in this folder, continue those there")
-    parser.add_argument("--workers", default="auto", help="the trainer's flag")
+    parser.add_argument("--workers", default="1", help="the trainer's flag")
     arguments = parser.parse_args()
     workers = ["--workers", arguments.workers]
     with tempfile.TemporaryDirectory() as folder:
         runs = arguments.keep or Path(folder)
         if arguments.unknown:
-            for task in arguments.configs or UNKNOWN:
-                for seed in arguments.seeds or [0]:
+            for task in arguments.tasks or UNKNOWN:
+                for seed in arguments.seeds or SEEDS[:1]:
                     row = unknown_row(task, seed, runs / f"{task}-unknown-{seed}", workers)
                     write_row(RESULTS, "unknown", row)
             return
-        for config in map(Path, arguments.configs):
-            outcomes = []
-            for seed in arguments.seeds or range(12):
-                print(f"{config.stem} seed {seed}:", end=" ", flush=True)
-                outcomes.append(learn(config, seed, runs / f"{config.stem}-{seed}", workers))
-                print(outcomes[-1], flush=True)
-            settings = tomllib.loads(config.read_text())
-            write_row(RESULTS, "learn", learn_row(config.stem, settings, outcomes))
+        for task in arguments.tasks:
+            for seed in arguments.seeds or SEEDS:
+                if all(seed != outcome.seed for outcome in measured(task)):
+                    run = runs / f"{task}-{seed}"
+                    outcome = learn(task, CONFIGS / f"{task}.toml", seed, run, workers)
+                    print(outcome, flush=True)
+                    with OUTCOMES.open("a", newline="") as file:
+                        csv.writer(file, lineterminator="\n").writerow(outcome)
+            write_row(RESULTS, "learn", learn_row(task, measured(task)))
 
 
-def learn(config: Path, seed: int, run: Path, flags: Sequence[str]) -> Outcome:
+def measured(task: str) -> list[Outcome]:
+    """Return the task's outcomes in learn.csv."""
+    with OUTCOMES.open(newline="") as file:
+        return [
+            Outcome(
+                name, int(seed), commit, int(frames), int(total), *map(float, (seconds, score, std))
+            )
+            for name, seed, commit, frames, total, seconds, score, std in csv.reader(file)
+            if name == task
+        ]
+
+
+def learn(task: str, config: Path, seed: int, run: Path, flags: Sequence[str]) -> Outcome:
     """Return the outcome of a run, which is continued if it exists."""
     latest = run / "latest.safetensors"
     place = ("--restore", latest) if latest.exists() else ("--run-dir", run)
-    last_line = "Solved:|Target not reached:|Finished"
-    program(last_line, "--config", config, "--seed", seed, "--silent", *place, *flags)
-    with (run / "progress.csv").open(newline="") as file:
-        *_, last = csv.DictReader(file)
-    checkpoint = load(str(latest))
-    score = program(
-        r"\d+ episodes: mean (\S+),",
-        "--test", "--no-render", "--restore", latest, "--trust",
-        "--episodes", EPISODES, "--seed", SEED,
+    program("--config", config, "--seed", seed, "--silent", *place, *flags)
+    counters = load(str(latest)).counters
+    played = json.loads(
+        program(
+            "--test", "--json", "--restore", latest, "--trust",
+            "--episodes", EPISODES, "--seed", SEED,
+        )
     )  # fmt: skip
-    solved = checkpoint.solved is not None
-    return Outcome(solved, int(last["frames"]), float(last["wall_seconds"]), float(score[1]))
+    git = ("git", "rev-parse", "--short", "HEAD")
+    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return Outcome(
+        task, seed, commit.strip(), counters.frames, counters.total_frames,
+        round(counters.wall_seconds, 1), round(played["mean"], 2), round(played["std"], 2),
+    )  # fmt: skip
 
 
-def program(last_line: str, *arguments: object) -> re.Match[str]:
-    """Return the match of the trainer's last line; raise RuntimeError if it does not match."""
+def program(*arguments: object) -> str:
+    """Return the trainer's output; raise RuntimeError unless it ends, at its target or not."""
     command = [sys.executable, str(ROOT / "main.py"), *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
-    match = re.match(last_line, (result.stdout.splitlines() or [""])[-1])
-    if not match:
+    if result.returncode not in (0, MISSED):
         raise RuntimeError(f"{' '.join(command)}: {result.stderr or result.stdout}")
-    return match
+    return result.stdout
 
 
-def learn_row(name: str, settings: dict[str, Any], outcomes: list[Outcome]) -> str:
+def threshold(task: str, env_name: str) -> tuple[float, str] | None:
+    """Return the score that counts as solved, and its source; None where nobody has set one."""
+    try:
+        of_gymnasium = gymnasium.spec(env_name).reward_threshold
+    except gymnasium.error.Error:  # of Atari's former names, or a package that is not installed
+        of_gymnasium = None
+    return THRESHOLDS.get(task) if of_gymnasium is None else (of_gymnasium, "Gymnasium")
+
+
+def learn_row(task: str, outcomes: Sequence[Outcome]) -> str:
     """Return a row of the table of tuned settings."""
-    frames = settings.get("max-frames")
-    within = f"{frames:.2g}" if frames else f"{settings['max-gradient-updates']} updates"
+    settings = tomllib.loads((CONFIGS / f"{task}.toml").read_text("utf-8"))
+    budget = settings.get("max-frames")
+    within = f"{budget:.2g}" if budget else f"{settings['max-gradient-updates']} updates"
+    solved = threshold(task, settings["env-name"])
     scores = sorted(outcome.score for outcome in outcomes)
-    steps = sorted(outcome.steps for outcome in outcomes)
+    steps = sorted(outcome.frames for outcome in outcomes)
     return cells(
-        name, f"{settings['target-return']:g}", within.replace("e+0", "e"),
-        f"{median(scores):.6g}", f"{scores[0]:.6g}",
-        f"{sum(outcome.solved for outcome in outcomes)} of {len(outcomes)}",
-        f"{median(steps):,.0f}", f"{steps[0]:,} to {steps[-1]:,}",
-        f"{median(outcome.seconds for outcome in outcomes):.0f}", PUBLISHED.get(name, "-"),
+        task, f"{solved[0]:g} ({solved[1]})" if solved else "-",
+        f"{sum(score >= solved[0] for score in scores)} of {len(scores)}" if solved else "-",
+        f"{median(scores):.6g}", f"{scores[0]:.6g} to {scores[-1]:.6g}",
+        within.replace("e+0", "e"), f"{median(steps):,.0f}", f"{steps[0]:,} to {steps[-1]:,}",
+        f"{median(outcome.total_frames for outcome in outcomes):,.0f}",
+        PUBLISHED.get(task, "-"),
     )  # fmt: skip
 
 
@@ -146,19 +197,20 @@ def unknown_row(task: str, seed: int, run: Path, flags: list[str]) -> str:
         flags = [*flags, "--env-name", task]
     else:
         file = tomllib.loads((CONFIGS / f"{task}.toml").read_text())
-        row = re.search(rf"^\| {task} \|.*$", RESULTS.read_text("utf-8"), re.MULTILINE)
-        assert row, f"benchmarks.learn has not trained {task}"
-        tuned = int(row[0].split("|")[7].replace(",", ""))
+        outcomes = measured(task)
+        assert outcomes, f"benchmarks.learn has not trained {task}"
+        tuned = int(median(outcome.frames for outcome in outcomes))
         target, budget = file["target-return"], BUDGET * tuned
         flags = [*flags, "--env-name", file["env-name"]]
         if "env-kwargs" in file:
             flags += ["--env-kwargs", *file["env-kwargs"]]
     flags += ["--target-return", str(target), "--max-frames", str(budget)]
-    outcome = learn(CONFIGS / "unknown.toml", seed, run, flags)
-    print(task, outcome, flush=True)
+    outcome = learn(task, CONFIGS / "unknown.toml", seed, run, flags)
+    print(outcome, flush=True)
+    reached = outcome.score >= target
     return cells(
-        task, f"{target:g}", "yes" if outcome.solved else "no", f"{outcome.steps:,}",
-        f"{outcome.steps / tuned:.1f}" if tuned and outcome.solved else "-",
+        task, f"{target:g}", "yes" if reached else "no", f"{outcome.frames:,}",
+        f"{outcome.frames / tuned:.1f}" if tuned and reached else "-",
         f"{outcome.seconds:.0f}", f"{outcome.score:.6g}",
     )  # fmt: skip
 

@@ -39,9 +39,10 @@ LIBRARIES = (  # on which results depend to the last digit
 class Counters(NamedTuple):
     """The progress of a run.
 
-    episodes and frames count perturbed rollouts only. max_episode_length: the current cap of
-    training episodes. best_score: None while there is none. lr (before its schedule) and sigma: of
-    the next update. evaluated: the update after which --eval-every last evaluated. recent: the last
+    episodes and frames count perturbed rollouts only, total_frames the steps of all episodes: the
+    unperturbed parameters' and evaluations, too. max_episode_length: the current cap of training
+    episodes. best_score: None while there is none. lr (before its schedule) and sigma: of the next
+    update. evaluated: the update after which --eval-every last evaluated. recent: the last
     unperturbed returns, RECENT at most, if they are finite. missed_update: the update after which
     an evaluation last missed --target-return. missed_return: the recent_mean at that time.
     """
@@ -58,6 +59,7 @@ class Counters(NamedTuple):
     recent: list[float] = []  # noqa: RUF012 (never changed)
     missed_update: int = 0
     missed_return: float | None = None
+    total_frames: int = 0
 
     @property
     def recent_mean(self) -> float:

@@ -161,20 +161,20 @@ class Config:
     max_episode_length: int = task(100_000, "Steps per episode at most.", LIMIT)
     training_ep_len: int | None = task(
         None,
-        "Steps of a training episode at most. Episodes of the unperturbed policy and evaluations "
-        "go on.",
+        "Steps of a training episode at most. The unperturbed policy and evaluations play to the "
+        "end.",
         LIMIT,
         shown="--max-episode-length",
     )
     variable_ep_len: bool = task(
         False,
-        "After each update, cap training episodes at twice the batch's mean length. Those of the "
-        "unperturbed policy go on.",
+        "After each update, cap training episodes at twice the batch's mean length. The "
+        "unperturbed policy plays to the end.",
     )
     adaptive_ep_len: bool = task(
         False,
         "Cap training episodes at twice the mean length so far, and raise the cap by half when "
-        "many reach it. Episodes of the unperturbed policy go on.",
+        "many reach it. The unperturbed policy plays to the end.",
     )
     frame_skip: int | None = task(
         None,
@@ -371,7 +371,7 @@ class Config:
         saved=False,
     )
     run_dir: str | None = run(
-        None, "Directory of the run.", NOT_EMPTY, shown="checkpoints/<env-name>"
+        None, "Directory of the run.", NOT_EMPTY, shown="checkpoints/ENV_NAME"
     )
     save_every: int | None = run(
         None, "Also keep update-<K>.safetensors every K updates.", LIMIT, shown="off"

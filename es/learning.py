@@ -30,7 +30,7 @@ import numpy as np
 from es.algorithm.noise import DoubleArray, FloatArray
 from es.checkpoint import LATEST, Counters
 from es.config import FIELDS, TYPES, Config
-from es.errors import Interrupts, RunError, UsageError
+from es.errors import Interrupts, RunError, UsageError, naming_limits
 from es.rollouts.processes import ONE_THREAD, importing_variables, leave
 from es.settings import KEYWORDS, errors_in_keywords, from_keywords, read_config, resolve
 
@@ -387,15 +387,25 @@ def child() -> None:
                 link.send(message)
 
         answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        threading.Thread(target=_receive, args=(link, answers), daemon=True).start()
-        send(_train(begin, send, answers.get, interrupts))
+        receiver = threading.Thread(target=_receive, args=(link, answers), daemon=True)
+        try:
+            with naming_limits():
+                receiver.start()
+                end: Done | Failed = _train(begin, send, answers.get, interrupts)
+        except RunError as error:
+            end = Failed(error)
+        except OSError as error:  # such as a full disk
+            end = Failed(RunError(str(error)))
+        except Exception as error:
+            end = Failed(RunError(f"the training failed ({error!r})", traceback.format_exc()))
+        send(end)
     leave(0)
 
 
 def _train(
     begin: Begin, send: Callable[[Message], None], answer: Callable[[], bytes],
     interrupts: Interrupts,
-) -> Done | Failed:  # fmt: skip
+) -> Done:  # fmt: skip
     first = True
 
     def after_update(record: "Record", trainer: "Trainer") -> bool:
@@ -407,28 +417,22 @@ def _train(
         with interrupts.allowed():
             return answer() == GO_ON
 
-    try:
-        config, checkpoint = resolve(begin.given, read_config(begin.given))
-        train = _prepare(config)
-        words = [word for each in config.user_modules.values() for word in each]
-        names = [word.removeprefix("__main__:") for word in words if word.startswith("__main__:")]
-        send(Definitions(names, config.env_name))
-        console: Any = ConsoleOfCaller(send, config)
-        outcome = train(
-            config,
-            checkpoint,
-            interrupts,
-            console=console,
-            after_update=after_update,
-            hand_over=_install(answer()),
-        )
-        return _done(outcome)
-    except RunError as error:
-        return Failed(error)
-    except OSError as error:  # such as a full disk
-        return Failed(RunError(str(error)))
-    except Exception as error:
-        return Failed(RunError(f"the training failed ({error!r})", traceback.format_exc()))
+    config, checkpoint = resolve(begin.given, read_config(begin.given))
+    train = _prepare(config)
+    words = [word for each in config.user_modules.values() for word in each]
+    names = [word.removeprefix("__main__:") for word in words if word.startswith("__main__:")]
+    send(Definitions(names, config.env_name))
+    console: Any = ConsoleOfCaller(send, config)
+    hand_over = _install(answer())
+    outcome = train(
+        config,
+        checkpoint,
+        interrupts,
+        console=console,
+        after_update=after_update,
+        hand_over=hand_over,
+    )
+    return _done(outcome)
 
 
 def _receive(link: Connection, answers: "queue.SimpleQueue[bytes]") -> None:

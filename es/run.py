@@ -6,8 +6,10 @@ import fcntl
 import itertools
 import math
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -83,6 +85,7 @@ def open_directory(path: Path, flag: str = "--run-dir") -> RunDir:
     """Make the directory unless it exists, and lock it.
 
     Raise UsageError if it cannot be written, and InUseError if another process has locked it.
+    Without locks in the file system, warn once.
     """
     with writable(path, flag):
         path.mkdir(parents=True, exist_ok=True)
@@ -97,7 +100,19 @@ def open_directory(path: Path, flag: str = "--run-dir") -> RunDir:
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
+            _warn_of_no_locks(path.absolute().parent, error.strerror)
         return RunDir(path, lock)
+
+
+@cache  # so that it warns once
+def _warn_of_no_locks(folder: Path, reason: str) -> None:
+    with suppress(OSError):
+        print(
+            f"warning: {folder}: its file system has no locks ({reason}), so nothing keeps two "
+            "runs from writing to one directory",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def open_new(path: Path) -> RunDir:

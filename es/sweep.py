@@ -3,30 +3,56 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
-import sys
-import time
+import inspect
+import typing
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from es import cli
+from es.config import COUNT, FIELDS, NOT_EMPTY, SEED, TYPES, Config, check_value, flag, option
 from es.errors import Interrupted, Interrupts, UsageError, command, execute, how_to_install
 from es.rollouts.processes import CORES, cores, variables
-from es.sweeps.flags import read_flags
+from es.settings import Parser, combine, read_config
 
-if TYPE_CHECKING:  # trials import this file: nothing heavy may come with it
+if TYPE_CHECKING:  # Optuna may not be installed
     from optuna.trial import FrozenTrial
 
-    from es.config import Config
     from es.sweeps.study import Sweep
 
 
 SHIPPED = Path(__file__).resolve().parent / "sweeps" / "sweep.toml"
 # What the fork server imports, once for all trials, besides what plays.
-FOR_TRIALS = ("es.sweep", "es.train", "es.sweeps.trial")
-FREE_SECONDS = 10.0
+FOR_TRIALS = ("es.train", "es.sweeps.trial")
+BUDGETS = ("max_frames", "max_minutes", "max_gradient_updates")
+# Settings of the trainer that make no sense for many runs.
+REFUSED = (
+    "restore", "override", "trust", "run_dir", "ray", "ray_timeout", "wandb", "save_every",
+    "video_every", "log_every",
+    *(name for name, field in FIELDS.items() if field.metadata["group"] == "watching"),
+)  # fmt: skip
+sweep = partial(option, group="sweep", saved=False)
+
+
+@dataclass(frozen=True)
+class SweepFlags:
+    """Search for the hyperparameters with the highest return in a budget.
+
+    All other flags are the trainer's (python main.py --help) and hold for all trials. A budget,
+    such as --max-frames, must be among them. The same command again continues the sweep.
+    """
+
+    trials: int = sweep(30, "Trials in all, with those that are done already.", COUNT)
+    jobs: int | None = sweep(None, "Trials at once.", COUNT, shown="as many as there are cores")
+    space: str | None = sweep(None, "TOML file of the search space.", NOT_EMPTY, shown="sweep.toml")
+    dir: str | None = sweep(None, "Directory of the sweep.", NOT_EMPTY, shown="sweeps/<env-name>")
+    sampler_seed: int | None = sweep(
+        None, "Seed of the search, as --seed is of every trial.", SEED, shown="drawn"
+    )
 
 
 def main(argv: Sequence[str]) -> int:
@@ -45,7 +71,6 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
 
     with contextlib.ExitStack() as stack:
         stack.callback(open_directory(sweep.directory, "--dir").close)
-        report.require_no_results(sweep.directory)
         found = stack.enter_context(study.open_study(sweep))
         console = Terminal(silent=sweep.base.silent)
         stack.callback(console.close)
@@ -57,7 +82,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         interrupts.defer()
         try:
             with RichConsole(quiet=sweep.base.silent).status("") as status:  # on a terminal alone
-                study.search(found, sweep, play_trial, interrupts, tell, status.update)
+                study.search(found, sweep, interrupts, tell, status.update)
         except Interrupted as interrupted:
             console.close(
                 f"Interrupted: {len(study.done_trials(found))} of {sweep.total} trials are done. "
@@ -68,51 +93,13 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         return 0
 
 
-def play_trial(directory: Path, interrupts: Interrupts) -> dict[str, float]:
-    """Train as main.py does, with the settings of a trial, in its process; return its value.
-
-    That is the mean return of its last policy in the episodes of its own evaluation, which --test
-    plays, too. A trial that has a checkpoint continues from there. Raises RunError if the training
-    fails, and SystemExit if it is interrupted.
-    """
-    from es.checkpoint import LATEST, load
-    from es.policy import make_policy
-    from es.sweeps.trial import TRIAL_SETTINGS
-
-    settings = ["--config", str(directory / TRIAL_SETTINGS), "--run-dir", str(directory)]
-    latest = directory / LATEST
-    if latest.exists():
-        settings += ["--restore", str(latest)]
-        _wait_until_free(directory)
-    status = cli.run(settings, interrupts)
-    if status > 128:  # 1 if it has only missed its target
-        sys.exit(status)
-    checkpoint = load(str(latest))
-    assert checkpoint.config is not None
-    mean, std = make_policy(checkpoint.config, checkpoint).evaluate()
-    return {"value": mean, "std": std, "frames": checkpoint.counters.frames}
-
-
-def _wait_until_free(directory: Path) -> None:
-    """Wait for the process of a killed sweep that still plays this trial: it ends by itself."""
-    from es.run import InUseError, open_directory
-
-    deadline = time.monotonic() + FREE_SECONDS
-    while time.monotonic() < deadline:
-        with contextlib.suppress(InUseError):
-            open_directory(directory).close()
-            return
-        time.sleep(0.1)
-
-
 def prepare(argv: Sequence[str]) -> Sweep:
     """Return what a command line asks for; nothing on disk is changed. Raise UsageError."""
     flags, base, given = read_flags(argv)
     if importlib.util.find_spec("optuna") is None:
         remedy = how_to_install("tune", "requirements-extra.txt")
         raise UsageError(f"sweep.py needs Optuna: {remedy}")
-    processes = _processes(base)
-    jobs = flags.jobs or max(1, cores() // processes)
+    jobs = flags.jobs or max(1, cores() // _processes(base))
     with variables({CORES: str(max(1, cores() // jobs))}):  # of which a trial's master uses as many
         cli.prepare(base, preload=FOR_TRIALS, picture=False)
     from es.policy import make_policy
@@ -124,16 +111,9 @@ def prepare(argv: Sequence[str]) -> Sweep:
     space = read_space(flags.space or str(SHIPPED), source)
     policy = make_policy(base, None)
     base = policy.config
-    describes = partial(make_policy, checkpoint=None)
-    space = fit_space(space, base, given, describes, source, shipped=not flags.space)
+    space = fit_space(space, given, policy.network["kind"])
     if not space:
         raise UsageError(f"{source}: nothing is left to search, as all is given as flags")
-    if flags.jobs and jobs * processes > cores():
-        print(
-            f"warning: --jobs {jobs}: {jobs * processes} processes at once are more than the "
-            f"{cores()} cores, and slow each other down",
-            file=sys.stderr,
-        )
     directory = Path(flags.dir) if flags.dir else default_path("sweeps", base.env_name)
     return Sweep(
         base, space, directory, flags.trials, jobs, flags.sampler_seed, drawable=policy.drawable
@@ -145,3 +125,37 @@ def _processes(config: Config) -> int:
     if config.workers is None:  # one per perturbation and one for the unperturbed parameters
         return config.n + 1
     return cores() if config.workers == "auto" else max(1, config.workers)
+
+
+def read_flags(argv: Sequence[str]) -> tuple[SweepFlags, Config, set[str]]:
+    """Return the sweep's flags, the settings of all trials, and which of them were given as flags.
+
+    Raise UsageError if one is wrong, or makes no sense for many runs.
+    """
+    fields = {field.name: field for field in dataclasses.fields(SweepFlags)}
+    kinds = typing.get_type_hints(SweepFlags)
+    parser = Parser("sweep", inspect.getdoc(SweepFlags) or "")
+    parser.add_fields(fields.values(), kinds)
+    parser.add_fields(FIELDS.values(), TYPES, hidden=True)
+    given = parser.read(argv, TYPES | kinds)
+    flags = SweepFlags(**{name: given.pop(name) for name in fields if name in given})
+    for name, field in fields.items():
+        place = f"--{name.replace('_', '-')}"
+        check_value(place, getattr(flags, name), field.metadata["check"])
+    for name in REFUSED:
+        if name in given:
+            raise UsageError(f"{flag(name)} applies only to a single run. Remove it")
+    file = read_config(given)
+    if file.get("restore"):
+        raise UsageError(f"--config {given['config']} starts from another run. Remove its restore")
+    if not {*given, *file}.intersection(BUDGETS):
+        raise UsageError(
+            "a trial needs a budget: give --max-frames, --max-minutes or --max-gradient-updates"
+        )
+    # A file's settings of a single run are not those of a trial.
+    one_run = {"workers", "run_dir", "save_every", "video_every", "override", "restore"}
+    shared = {name: value for name, value in file.items() if name not in one_run}
+    config = combine({"workers": 0, **given}, shared)
+    # There is one way to choose the optimiser.
+    config = dataclasses.replace(config, use_adam=False, optimizer=config.optimizer_name)
+    return flags, config, {"optimizer" if name == "use_adam" else name for name in given}

@@ -43,17 +43,24 @@ def test(
 ) -> int:
     """Load and play checkpoints, one after the other; return the exit status.
 
-    several: the checkpoints of a directory. Each is named, also in its video's name.
+    several: the checkpoints of a directory. Each is named, also in its video's name, and those that
+    cannot be played are reported as errors and skipped.
     """
     interrupts.defer()
-    try:
-        for load in checkpoints:
+    status = 0
+    for load in checkpoints:
+        try:
             _test(*load(), interrupts, several)
-    except WindowClosed:
-        return 0
-    except Interrupted as interrupted:
-        return interrupted.status
-    return 0
+        except RunError as error:
+            if not several:
+                raise
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            status = error.status
+        except WindowClosed:
+            break
+        except Interrupted as interrupted:
+            return interrupted.status
+    return status
 
 
 def _test(

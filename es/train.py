@@ -262,6 +262,7 @@ class Trainer:
         self._interrupts = Interrupts()
         self._prepared: list[Task] = []  # which are being played already
         self._start = time.monotonic() - counters.wall_seconds
+        self._total_frames = counters.total_frames
         self._steps, self._steps_since = 0, time.monotonic()
 
     @property
@@ -368,7 +369,9 @@ class Trainer:
         evaluation: EvaluationRecord | None = None
         if self.evaluated and self.evaluated.update == self.counters.update:
             evaluation = describe_evaluation(self.counters, self.evaluated.returns)
-        self.counters = self.counters._replace(wall_seconds=seconds, **changed)
+        self.counters = self.counters._replace(
+            wall_seconds=seconds, total_frames=self._total_frames, **changed
+        )
         self.saved = self.saved._replace(counters=self.counters, solved=self.solved)
         names = (BEST, LATEST) if is_best else (LATEST,)
         self.reports.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
@@ -502,7 +505,9 @@ class Trainer:
 
         with self._naming_environment(), self._interrupts.allowed():
             results = self.pool.evaluate(self._snapshot(), tasks, progress)
-        self._steps += sum(result.steps for result in results)
+        steps = sum(result.steps for result in results)
+        self._steps += steps
+        self._total_frames += steps
         return results
 
     def _snapshot(self) -> Snapshot:
@@ -544,6 +549,7 @@ class Trainer:
             update=counters.update + 1,
             episodes=episodes,
             frames=frames,
+            total_frames=self._total_frames,
             wall_seconds=time.monotonic() - self._start,
             max_episode_length=cap,
             lr=self.strategy.lr,

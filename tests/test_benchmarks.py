@@ -1,6 +1,8 @@
 """The tables that benchmarks keep."""
 
-from benchmarks.learn import Outcome, learn_row, write_row
+import pytest
+
+from benchmarks.learn import Outcome, learn_row, threshold, write_row
 
 TEXT = """\
 before
@@ -25,9 +27,25 @@ def test_a_row_is_replaced_or_sorted_in(tmp_path):
         assert page.read_text() == expected
 
 
-def test_a_row_has_independent_scores_first():
-    outcomes = [Outcome(True, 40_000, 1.2, 499.5), Outcome(False, 100_001, 9, 80)]
-    outcomes.append(Outcome(True, 50_000, 3.4, 490))
-    row = learn_row("CartPole-v1", {"target-return": 500, "max-frames": 100_000}, outcomes)
-    steps = "50,000 | 40,000 to 100,001"
-    assert row == (f"| CartPole-v1 | 500 | 1e5 | 490 | 80 | 2 of 3 | {steps} | 3 | ARS 500 @ 5e4 |")
+def test_a_row_counts_the_seeds_whose_independent_score_is_at_the_threshold():
+    outcomes = [
+        Outcome("CartPole-v1", 100, "abc", 40_000, 60_000, 1.2, 499.5, 1.0),
+        Outcome("CartPole-v1", 101, "abc", 100_001, 140_000, 9.0, 80.0, 2.0),
+        Outcome("CartPole-v1", 102, "abc", 50_000, 70_000, 3.4, 490.0, 3.0),
+    ]
+    assert learn_row("CartPole-v1", outcomes) == (
+        "| CartPole-v1 | 475 (Gymnasium) | 2 of 3 | 490 | 80 to 499.5 | 2e5 | 50,000 "
+        "| 40,000 to 100,001 | 70,000 | ARS 500 @ 5e4 |"
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "env_name", "expected"),
+    [
+        ("Hopper-v5", "Hopper-v5", (3800, "Gymnasium")),
+        ("Walker2d-v5", "Walker2d-v5", (5232, "ClipUp, v2")),
+        ("CyclicMDP-v0", "CyclicMDP-v0", None),
+    ],
+)
+def test_a_threshold_is_that_of_gymnasium_or_a_published_score(task, env_name, expected):
+    assert threshold(task, env_name) == expected

@@ -1,6 +1,7 @@
 """README and docs: their links, their flags and their Python."""
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,12 @@ def test_flags_exist():
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]*", page.read_text()))
         assert named <= known, (page, named - known)
+
+
+def test_the_tables_of_flags_are_those_of_the_settings():
+    """`python docs/flags.py` writes them."""
+    page = runpy.run_path(str(ROOT / "docs/flags.py"))["page"]()
+    assert (ROOT / "docs/flags.md").read_text("utf-8") == page
 
 
 def test_the_algorithm_of_the_readme_climbs():

@@ -1,9 +1,9 @@
 """A system that allows too few processes or threads, or too little memory: one line says so."""
 
 import errno
-import json
 import os
 import threading
+from multiprocessing import Pipe
 from typing import Any
 
 import pytest
@@ -115,25 +115,28 @@ def test_the_process_of_a_pool_that_gets_no_thread_says_so(monkeypatch):
         process.open(WorkerPool, recipe(), size=10, members=10, workers=1)
 
 
-def test_a_trial_that_gets_no_thread_leaves_its_error(tmp_path, monkeypatch):
+def test_a_trial_that_gets_no_thread_sends_its_error(monkeypatch):
     def end_with_parent(clean_up):
         raise NO_THREAD
 
     monkeypatch.setattr(trial, "end_with_parent", end_with_parent)
     unused: Any = None
+    ours, theirs = Pipe()
     with pytest.raises(LimitError):
-        trial._play(unused, tmp_path, unused)
-    assert SAID in json.loads((tmp_path / trial.OUTCOME).read_text())["error"]
+        trial.play(unused, None, theirs, 0, unused)
+    assert SAID in ours.recv().reason
 
 
 def test_a_sweep_whose_fork_server_ends_says_so(tmp_path, monkeypatch):
     pytest.importorskip("optuna")
-    from es.sweeps.running_trial import RunningTrial
+    import optuna
+
+    from es.sweeps.study import Sweep, start_trial
 
     def start(self):
         raise EOFError
 
     monkeypatch.setattr("multiprocessing.process.BaseProcess.start", start)
-    unused: Any = None
+    sweep = Sweep(Config(), {}, tmp_path, 1, 1)
     with pytest.raises(LimitError, match=SAID):
-        RunningTrial(unused, Config(), tmp_path / "trial", unused)
+        start_trial(optuna.create_study(), sweep)

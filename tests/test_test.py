@@ -206,6 +206,15 @@ def test_a_directory_is_played_snapshot_by_snapshot(program):
     assert rewards(out) == [line["mean"] for line in lines]
 
 
+def test_checkpoints_of_a_directory_that_fail_are_told_and_skipped(program):
+    game = ("--env-name", "tests.faulty:Faulty-v0", "--n", 2, "--workers", 0, "--save-every", 1)
+    program(*game, "--max-gradient-updates", 2, "--run-dir", "run")
+    faulty = ("--env-kwargs", "fault=raise", "share=1.0", "--episodes", 1)
+    play = (*game[:2], "--test", "--no-render", "--restore", "run", *faulty)
+    status, _, err = program(*play)
+    assert (status, err.count("error: --env-name tests.faulty:Faulty-v0: the episode")) == (1, 4)
+
+
 def test_a_stochastic_start_plays_other_episodes_the_same_each_time(program, run):
     play = ("--test", "--json", "--restore", run)
     plain = json.loads(program(*play)[1])

@@ -267,6 +267,15 @@ def test_evaluations_decide_on_the_best_checkpoint(program):
     assert program("--restore", RUN / "latest.safetensors")[1].startswith("Finished already: ")
 
 
+def test_all_episodes_are_counted_in_the_total_of_frames(program):
+    """A return of CartPole is the number of its steps."""
+    program.train("--max-gradient-updates", 4, "--eval-every", 2, "--eval-episodes", 3)
+    counters = read(RUN / "latest.safetensors").counters
+    evaluated = " ".join(row["returns"] for row in rows(RUN, "evaluations.csv")).split()
+    further = sum(map(float, [*evaluated, *(row["unperturbed_return"] for row in rows())]))
+    assert counters.total_frames == counters.frames + further
+
+
 def test_a_policy_is_evaluated_again_where_scores_no_longer_compare(program):
     program.train("--max-gradient-updates", 2, "--eval-every", 2, "--eval-episodes", 3)
     again = ("--restore", RUN, "--override", "--max-episode-length", 7, "--workers", 0)

@@ -1,7 +1,8 @@
 """What a sweep shows and leaves: a line per trial, trials.csv, best.toml, importance.png."""
 
+import csv
+import io
 import warnings
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -9,7 +10,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from es.checkpoint import LATEST
 from es.config import Config, flag
-from es.errors import RunError, UsageError, command, in_one_line
+from es.errors import RunError, command, in_one_line
 from es.reports import plotting
 from es.reports.terminal import Terminal
 from es.rollouts.interface import counted
@@ -19,7 +20,6 @@ from es.sweeps.space import base_params, trial_settings
 from es.sweeps.study import (
     FRAMES,
     REASON,
-    STUDY,
     Sweep,
     best_trial,
     complete_trials,
@@ -32,16 +32,6 @@ FEWEST = 8  # complete trials, below which importances are chance
 GOOD = 0.25  # of the trials, whose parameters are compared with all
 
 
-def require_no_results(directory: Path) -> None:
-    """Raise UsageError if a sweep whose study is gone has left results in the directory."""
-    patterns = (BEST_SETTINGS, TRIALS, IMPORTANCE, "trial-*")
-    if not (directory / STUDY).exists() and any(any(directory.glob(each)) for each in patterns):
-        raise UsageError(
-            f"--dir {directory}: holds the results of a sweep whose {STUDY} is gone, which cannot "
-            "go on; choose another --dir"
-        )
-
-
 def describe_trial(trial: FrozenTrial, best: FrozenTrial | None) -> str:
     """Return a finished trial's line. best: the best one so far."""
     at = " at" if trial.state == TrialState.PRUNED else ""  # a mean of its training, no evaluation
@@ -51,9 +41,9 @@ def describe_trial(trial: FrozenTrial, best: FrozenTrial | None) -> str:
         outcome += f" ({in_one_line(reason)})"
     params = ", ".join(f"{flag(name)[2:]} {_short(param)}" for name, param in trial.params.items())
     so_far = f" | best: trial {best.number} {best.value:.2f}" if best else ""
-    seconds = trial.duration.total_seconds() if trial.duration else 0.0
     frames = trial.user_attrs[FRAMES]
-    return f"Trial {trial.number}: {outcome}, {frames:,} frames, {seconds:.1f} s | {params}{so_far}"
+    played = f"{frames:,} frames, {_seconds(trial):.1f} s"
+    return f"Trial {trial.number}: {outcome}, {played} | {params}{so_far}"
 
 
 def _short(param: Any) -> str:
@@ -62,30 +52,26 @@ def _short(param: Any) -> str:
 
 def write_tables(study: optuna.Study, sweep: Sweep) -> None:
     """Write trials.csv, and best.toml if a trial is complete; raise OSError."""
-    columns = {
-        "number": "trial",
-        "state": "state",
-        "value": "value",
-        "last_mean": "last_mean",
-        f"user_attrs_{FRAMES}": FRAMES,
-        "duration": "seconds",
-        **{f"params_{name}": flag(name)[2:] for name in sweep.space},
-        f"user_attrs_{REASON}": REASON,
-    }
-    table = study.trials_dataframe()
-    # Optuna's value of a pruned trial is a mean of its training, and no evaluation.
-    pruned = table["state"] == "PRUNED"
-    table["last_mean"], table["value"] = table["value"].where(pruned), table["value"].mask(pruned)
-    table = table.reindex(columns=[*columns]).rename(columns=columns)
-    table = table[table["seconds"].notna()]  # not those that run or wait
-    interrupted = (table["state"] == "FAIL") & table[REASON].isna()
-    table["state"] = table["state"].str.lower().mask(interrupted, "interrupted")
-    table["seconds"] = table["seconds"].dt.total_seconds().round(3)
-    table[FRAMES] = table[FRAMES].astype("Int64")
-    write_text(sweep.directory / TRIALS, table.to_csv(index=False, lineterminator="\n"))
+    done = done_trials(study)
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    names = [flag(name)[2:] for name in sweep.space]
+    rows.writerow(["trial", "state", "value", FRAMES, "seconds", *names, REASON])
+    for trial in done:
+        # Optuna's value of a pruned trial is a mean of its training, and no evaluation.
+        value = trial.value if trial.state == TrialState.COMPLETE else None
+        params = [trial.params.get(name) for name in sweep.space]
+        state, seconds = trial.state.name.lower(), round(_seconds(trial), 3)
+        frames, reason = trial.user_attrs[FRAMES], trial.user_attrs.get(REASON)
+        rows.writerow([trial.number, state, value, frames, seconds, *params, reason])
+    write_text(sweep.directory / TRIALS, text.getvalue())
     if best := best_trial(study):
-        text = _best_settings(sweep, best, len(table))
-        write_text(sweep.directory / BEST_SETTINGS, text)
+        settings = _best_settings(sweep, best, len(done))
+        write_text(sweep.directory / BEST_SETTINGS, settings)
+
+
+def _seconds(trial: FrozenTrial) -> float:
+    return trial.duration.total_seconds() if trial.duration else 0.0
 
 
 def conclude(study: optuna.Study, sweep: Sweep, console: Terminal) -> str:

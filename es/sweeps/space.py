@@ -1,9 +1,8 @@
 """The space that a sweep searches: Optuna's distribution of each setting."""
 
-import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from optuna.distributions import (
@@ -14,7 +13,7 @@ from optuna.distributions import (
 )
 from optuna.trial import create_trial
 
-from es.config import FIELDS, Config, field_names, flag, from_mapping
+from es.config import FIELDS, Config, field_names, from_mapping
 from es.errors import UsageError
 from es.settings import load_toml
 
@@ -80,40 +79,13 @@ def _distribution(key: str, table: dict[str, Any], source: str) -> BaseDistribut
     return FloatDistribution(low, high, log=log)
 
 
-def fit_space(
-    space: Space,
-    base: Config,
-    given: set[str],
-    describe: Callable[[Config], object],
-    source: str,
-    *,
-    shipped: bool,
-) -> Space:
-    """Return the space without what contradicts the settings of all trials, or the network.
+def fit_space(space: Space, given: Collection[str], network: str) -> Space:
+    """Return the space without the settings that are given as flags, or are not the network's.
 
-    In a space of the user's own, such a contradiction raises UsageError.
-    given: the fields of the flags on the command line. describe: raises UsageError where an
-    environment cannot be played with a policy. shipped: whether the space comes with the program.
+    given: the fields of the flags. network: the kind of the network.
     """
-    if not shipped and (both := sorted(given & space.keys())):
-        raise UsageError(
-            f"{source}: {flag(both[0])} is given as a flag, too; leave one of them out"
-        )
-    space = {name: space[name] for name in space if name not in given}
-    kept: Space = {}
-    for name, distribution in space.items():
-        params, fitting = _decisive(distribution), []
-        for param in params:
-            try:
-                _require_fit(base, name, param, space, describe)
-                fitting.append(param)
-            except UsageError as error:
-                if not shipped:
-                    raise UsageError(f"{source}: {error}") from error
-        if len(fitting) >= min(2, len(params)):
-            categorical = isinstance(distribution, CategoricalDistribution)
-            kept[name] = CategoricalDistribution(fitting) if categorical else distribution
-    return kept
+    left_out = {*given} if network == "mlp" else {*given, "hidden_sizes", "activation"}
+    return {name: space[name] for name in space if name not in left_out}
 
 
 def trial_settings(base: Config, params: Mapping[str, Any]) -> Config:
@@ -150,28 +122,3 @@ def _replaced(base: Config, params: Mapping[str, Any]) -> Config:
         for name, param in params.items()
     }
     return dataclasses.replace(base, **values)
-
-
-def _decisive(distribution: BaseDistribution) -> tuple[Any, ...]:
-    """Return parameters that must be possible for all of the distribution's to be possible."""
-    if isinstance(distribution, CategoricalDistribution):
-        return distribution.choices
-    assert isinstance(distribution, IntDistribution | FloatDistribution)
-    low, high = distribution.low, distribution.high
-    return (low, high, min(low + distribution.step, high)) if distribution.step else (low, high)
-
-
-def _require_fit(
-    base: Config, name: str, param: Any, space: Space, describe: Callable[[Config], object]
-) -> None:
-    """Raise UsageError unless the value is possible, if need be with another setting's value."""
-    config = _replaced(base, {name: param})
-    others = [{other: each} for other in space if other != name for each in _decisive(space[other])]
-    for other in ({}, *others):
-        with contextlib.suppress(UsageError):
-            _replaced(config, other).check()
-            break
-    else:
-        config.check()
-    if FIELDS[name].metadata["group"] == "policy":
-        describe(config)

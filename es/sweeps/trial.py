@@ -1,27 +1,61 @@
-"""A trial's process: it plays the trial, and leaves the output and the outcome in files."""
+"""A trial's process: it trains, reports at milestones, and sends its value at the end."""
 
 import gc
-import json
 import os
 import signal
+import statistics
 import sys
-from collections.abc import Callable
+from collections import deque
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from es import cli
+from es.checkpoint import LATEST, load
+from es.config import Config
 from es.errors import Interrupts, execute, naming_limits, summary_of
 from es.reports import NO_CURVE
 from es.rollouts.processes import TERMINAL_SIGNALS, end_group, end_with_parent
-from es.run import write_text
 
-TRIAL_SETTINGS, OUTPUT, OUTCOME = "trial.toml", "output.txt", "outcome.json"
-# Trains with the settings in a directory, and returns {"value": ..., "frames": ...}; raises
-# RunError if it fails, and SystemExit if it is interrupted.
-Play = Callable[[Path, Interrupts], dict[str, float]]
+if TYPE_CHECKING:  # the fork server imports this file
+    from es.reports.record import Record
+    from es.train import Trainer
+
+OUTPUT = "output.txt"
+MILESTONES = 10  # of the budget, at which trials are compared
+MEAN_OF = 5  # updates whose unperturbed returns are averaged: one alone is a single episode
 
 
-def run_trial(play: Play, directory: Path) -> None:
-    """Run a trial's process, which leaves what `play` returns, or {"error": ...}, in OUTCOME."""
+class Milestone(NamedTuple):
+    """Where a trial is. The sweep answers whether it goes on. mean: of its last returns."""
+
+    number: int
+    mean: float
+    frames: int
+
+
+class Value(NamedTuple):
+    """The end of a trial: the mean return of its last policy."""
+
+    mean: float
+    frames: int
+
+
+class Failed(NamedTuple):
+    """The end of a trial that has failed."""
+
+    reason: str
+
+
+def run_trial(
+    config: Config, directory: Path, link: Connection, *, resumed: bool, reported: int
+) -> None:
+    """Run a trial's process, whose output goes to a file.
+
+    link: takes milestones and the end, and gives the answers to milestones. resumed: whether to
+    continue from the trial's checkpoint. reported: the last milestone that the sweep knows.
+    """
     gc.freeze()  # to look through what was imported would copy the pages that trials share
     os.setsid()  # the terminal's Ctrl-C is for the sweep, which then interrupts its trials
     for number in TERMINAL_SIGNALS:
@@ -31,16 +65,68 @@ def run_trial(play: Play, directory: Path) -> None:
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
-    sys.exit(execute(partial(_play, play, directory)))
+
+    latest = directory / LATEST if resumed else None
+    sys.exit(execute(partial(play, config, latest, link, reported)))
 
 
-def _play(play: Play, directory: Path, interrupts: Interrupts) -> int:
+def play(
+    config: Config, latest: Path | None, link: Connection, reported: int, interrupts: Interrupts
+) -> int:
+    """Play a trial in its process, and send its end; return the exit status.
+
+    latest: the checkpoint to continue from, if any. Raise the trial's error.
+    """
     try:
         with naming_limits():
             end_with_parent(partial(end_group, os.getpid()))
-            outcome = play(directory, interrupts)
+            return _train(config, latest, link, reported, interrupts)
     except Exception as error:
-        write_text(directory / OUTCOME, json.dumps({"error": summary_of(error)}))
+        link.send(Failed(summary_of(error)))
         raise
-    write_text(directory / OUTCOME, json.dumps(outcome))
-    return 0
+
+
+def _train(
+    config: Config, latest: Path | None, link: Connection, reported: int, interrupts: Interrupts
+) -> int:
+    """Train as the command line does, and send the value unless the trial is ended early.
+
+    The value is the mean return of the last policy in the episodes of the run's own evaluation,
+    which --test plays, too.
+    """
+    config.check()
+    checkpoint = load(str(latest)) if latest else None
+    cli.prepare(config)
+    from es.policy import make_policy
+    from es.train import train
+
+    returns: deque[float] = deque(maxlen=MEAN_OF)
+    goes_on = True
+
+    def after_update(record: "Record", trainer: "Trainer") -> bool:
+        nonlocal reported, goes_on
+        returns.append(record.unperturbed_return)
+        number = min(MILESTONES, int(MILESTONES * _share(config, record)))
+        if number > reported:
+            reported = number
+            link.send(Milestone(number, statistics.fmean(returns), record.frames))
+            with interrupts.allowed():
+                goes_on = link.recv()
+        return goes_on
+
+    outcome = train(config, checkpoint, interrupts, after_update=after_update)
+    if outcome.status <= 128 and goes_on:
+        saved = outcome.checkpoint
+        assert saved.config is not None
+        mean, _ = make_policy(saved.config, saved).evaluate()
+        link.send(Value(mean, saved.counters.frames))
+    return outcome.status
+
+
+def _share(config: Config, record: "Record") -> float:
+    """Return how much of the budget is used. Frames come first, since they can be compared."""
+    if config.max_frames is not None:
+        return record.frames / config.max_frames
+    if config.max_minutes is not None:
+        return record.wall_seconds / (60 * config.max_minutes)
+    return record.update / config.max_gradient_updates

@@ -1,6 +1,5 @@
 """What a sweep searches."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ from es.settings import read_toml
 from es.sweeps.report import _best_settings
 from es.sweeps.space import fit_space, read_space, trial_settings
 from es.sweeps.study import FRAMES, Sweep
-from tests.sweeps.common import CARTPOLE, LR, run, space
+from tests.sweeps.common import CARTPOLE
 
 
 def test_a_space_is_read():
@@ -68,14 +67,12 @@ def test_a_wrong_space_is_named(text, words):
     assert words in str(error.value)
 
 
-def test_settings_of_the_mlp_are_not_searched_for_images():
-    def describe(config):
-        if config.hidden_sizes != (64, 64) or config.activation != "selu":
-            raise UsageError("is for the MLP")
-
+def test_what_is_given_and_what_is_not_the_networks_is_not_searched():
     shipped = read_space(str(sweep.SHIPPED), "sweep.toml")
-    kept = fit_space(shipped, Config(), set(), describe, "sweep.toml", shipped=True)
-    assert shipped.keys() - kept.keys() == {"hidden_sizes", "activation"}
+    assert fit_space(shipped, set(), "mlp") == shipped
+    assert shipped.keys() - fit_space(shipped, {"lr"}, "mlp").keys() == {"lr"}
+    left_out = shipped.keys() - fit_space(shipped, set(), "convlstm").keys()
+    assert left_out == {"hidden_sizes", "activation"}
 
 
 def test_a_linear_policy_is_tried_without_activation():
@@ -85,33 +82,12 @@ def test_a_linear_policy_is_tried_without_activation():
     assert (hidden.hidden_sizes, hidden.activation) == ((16,), "tanh")
 
 
-def test_what_a_file_says_of_a_single_run_is_not_the_trials(monkeypatch):
-    monkeypatch.setattr("es.cli.start_forkserver", lambda preload: None)
+def test_what_a_file_says_of_a_single_run_is_not_the_trials():
     lines = ('run-dir = "old"', "save-every = 1", "video-every = 2", "workers = 3")
     Path("base.toml").write_text("\n".join(lines))
-    base = sweep.prepare([*map(str, (*CARTPOLE, *space(LR))), "--config", "base.toml"]).base
+    _, base, _ = sweep.read_flags([*map(str, CARTPOLE), "--config", "base.toml"])
     assert (base.run_dir, base.save_every, base.video_every) == (None, None, None)
     assert base.workers == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[lrr]\nchoices = [1.0]", "unknown setting 'lrr'"),
-        ("[lr]\nlow = 0.0\nhigh = 0.1", "--lr 0.0 must be from 1e-30"),
-        ("[n]\nlow = 10\nhigh = 100", "--n 11 must be even"),
-        ("[n]\nlow = 10\nhigh = 40\nlog = true", "--n 11 must be even"),
-        ("[vbn]\nchoices = [true, false]", "--vbn: is for the Convnet-LSTM"),
-    ],
-)
-def test_a_space_that_cannot_be_searched_is_one_line(capfd, monkeypatch, text, words):
-    monkeypatch.setattr("es.cli.start_forkserver", lambda preload: None)
-    status, out, err = run(capfd, *CARTPOLE, *space(text))
-    assert (status, out) == (2, "")
-    assert err.startswith("error: --space space.toml: ")
-    assert words in err
-    assert err.count("\n") == 1
-    assert os.listdir() == ["space.toml"]
 
 
 def test_a_step_of_clipup_follows_the_maximum_speed():
