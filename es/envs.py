@@ -193,7 +193,7 @@ def make_bare_env(
             # Leave out wrappers that cost time in every step: one checks the order of calls, and
             # one counts them. (If others are registered, they lie around it and may need it.)
             spec = dataclasses.replace(_spec(env["id"]), order_enforce=False)
-            load(spec)
+            load_creator(spec)
             limit = -1 if endless and _loop_counts(env, spec) else None
             made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
             _ = made.observation_space, made.action_space  # which it may have forgotten
@@ -201,7 +201,7 @@ def make_bare_env(
         return wrap(made, env.get("wrappers", ()))
 
 
-def load(spec: EnvSpec) -> Callable[..., Any]:
+def load_creator(spec: EnvSpec) -> Callable[..., Any]:
     """Import and return what makes an environment, and keep simulators from printing."""
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
@@ -334,7 +334,7 @@ def _find(name: str) -> tuple[str, dict[str, Any], EnvSpec]:
 
 def _is_atari(name: str, spec: EnvSpec) -> bool:
     with as_usage_error(f"--env-name {name}: cannot be made"):  # what it needs may not be installed
-        creator = load(spec)
+        creator = load_creator(spec)
     return isinstance(creator, type) and issubclass(creator, ale_py.AtariEnv)
 
 

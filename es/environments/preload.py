@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import gymnasium
 
-from es.envs import load
+from es.envs import load_creator
 from es.rollouts.processes import PRELOAD
 
 SIMULATORS = ("gymnasium.envs.mujoco", "gymnasium.envs.box2d")
@@ -18,4 +18,4 @@ SIMULATORS = ("gymnasium.envs.mujoco", "gymnasium.envs.box2d")
 with suppress(Exception):  # the master finds and reports what is wrong
     spec = gymnasium.spec(os.environ[PRELOAD])
     if str(spec.entry_point).startswith(SIMULATORS):
-        load(spec)
+        load_creator(spec)

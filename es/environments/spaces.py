@@ -63,16 +63,19 @@ def as_network_sees(env: gymnasium.Env, name: str, *, keeps_shape: bool = False)
         from es.environments.images import ImageObservation  # this loads kernels
 
         return ImageObservation(env)
-    is_dict, box = isinstance(space, spaces.Dict), f"make a Box of it with {CUSTOM}"
+    is_dict = isinstance(space, spaces.Dict)
     entries = dict(space.items()) if isinstance(space, spaces.Dict) else {}
-    pictures = [key for key, part in entries.items() if is_image(part)]
-    others = [key for key, part in entries.items() if isinstance(part, LEAVES)]
+    images = [key for key, part in entries.items() if is_image(part)]
+    supported = [key for key, part in entries.items() if isinstance(part, LEAVES)]
+    remedy = f"make a Box of it with {CUSTOM}"
     for part in _parts(space):
         if not isinstance(part, LEAVES):
-            refuse(f"{type(part).__name__} is not supported: {_filter(others)}{box}")
-        if _is_picture(part) and not (keeps_shape and (is_dict or part is space)):
-            remedy = f"{_filter(pictures[:1])}{box}"
-            refuse(f"an image must be alone, with at most {MAX_CHANNELS} channels: {remedy}")
+            refuse(f"{type(part).__name__} is not supported: {_filter(supported)}{remedy}")
+        if _has_image(part) and not (keeps_shape and (is_dict or part is space)):
+            refuse(
+                f"an image must be alone, with at most {MAX_CHANNELS} channels: "
+                f"{_filter(images[:1])}{remedy}"
+            )
     if not 0 < spaces.flatdim(space) <= MAX_NUMBERS:
         refuse(
             f"they make a vector of {spaces.flatdim(space)} numbers, and 1 to {MAX_NUMBERS} are "
@@ -154,7 +157,7 @@ def _filter(keys: Sequence[str]) -> str:
     return f'--env-wrapper gymnasium.wrappers:FilterObservation "filter_keys={shown}", or '
 
 
-def _is_picture(space: spaces.Space) -> bool:
+def _has_image(space: spaces.Space) -> bool:
     """Return whether this is an image, or a stack of images, which no network takes."""
     shape = space.shape or ()
     stacked = len(shape) > 2 and sorted(shape)[-2] >= MIN_SIDE and space.dtype == np.uint8
