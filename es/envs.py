@@ -284,7 +284,7 @@ def register_creator(creator: Callable[..., Any]) -> str:
     if not name.isidentifier():
         raise UsageError(f"env_name={creator!r} has no name. Give a class or a function with one")
     entry_points = (creator, f"{creator.__module__}:{creator.__qualname__}")
-    for spec in gymnasium.registry.values():
+    for spec in reversed(gymnasium.registry.values()):  # the newest version first
         if spec.entry_point in entry_points:
             return spec.id
     env_id, limit = f"{name}-v0", None

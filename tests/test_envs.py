@@ -5,10 +5,11 @@ import ale_py
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.envs.registration import WrapperSpec
 
 from es.environments.wrappers import FreshWorld
-from es.envs import check_first_step, describe_env, make_env, max_steps
+from es.envs import check_first_step, describe_env, make_env, max_steps, register_creator
 from es.errors import UsageError
 from tests.processes import run_python
 
@@ -88,6 +89,10 @@ def test_an_unknown_name_is_an_error_with_a_hint(typed, words):
 def test_hopeless_names_are_errors_too(name):
     with pytest.raises(UsageError, match=r"no such environment|cannot import"):
         describe_env(name)
+
+
+def test_a_class_stands_for_its_newest_version():
+    assert register_creator(CartPoleEnv) == "CartPole-v1"
 
 
 def test_a_broken_constructor_is_an_error():
