@@ -92,10 +92,9 @@ def _list_envs(words: Sequence[str]) -> int:
     limit_threads()
     if words:  # one may be a module in the current folder
         search_last()
-    from es.environments.catalogue import show
-    from es.envs import describe_env, make_env
+    from es.environments.listing import show
 
-    return show(words, lambda name: make_env(describe_env(name)), settings.tuned_settings())
+    return show(words, settings.tuned_settings())
 
 
 def _say(line: str) -> None:

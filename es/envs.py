@@ -2,44 +2,51 @@
 
 A plain dict describes an environment: `{"id": ..., "kwargs": {...}, "frame_skip": n, "noop_max":
 n}`. Master, workers and a later test make the same environment from it. noop_max: the most steps
-that are played before an episode begins. There is also `"fire_reset": True` with --fire-reset, and
+that are played before an episode begins. There is also `"fire_reset": True` with --fire-reset,
 `"wrappers": [{"name": "MODULE:CALLABLE", "kwargs": ...}, ...]` with --env-wrapper, and `"shaped":
-True` with --net.
+True` if observations keep their shapes, for --net.
 """
 
+import copy
 import dataclasses
-import difflib
 import os
+import random
 import re
+import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 import ale_py
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
+import numpy as np
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.utils.env_checker import data_equivalence
 
+from es.algorithm.noise import seed_shared_generators
 from es.config import read_assignments, read_wrappers
-from es.environments import catalogue
-from es.environments.simulators import load
-from es.environments.spaces import as_vector, is_image, take_picture
-from es.environments.users_wrappers import refuse_statistics, wrap
-from es.environments.wrappers import FrameSkip, FreshWorld, RandomStart, SeededSpaces
-from es.errors import UsageError, as_usage_error
-
-ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
-gymnasium.register_envs(ale_py)
-gymnasium.register("CyclicMDP-v0", entry_point="es.environments.cyclic:CyclicMDP")
+from es.environments import cyclic_mdp
+from es.environments.listing import register_from
+from es.environments.spaces import as_network_sees, is_image
+from es.environments.wrappers import (
+    FrameSkip,
+    FreshWorld,
+    RandomStart,
+    SeededSpaces,
+    layers,
+    refuse_statistics,
+    wrap,
+)
+from es.errors import MisfitError, UsageError, as_usage_error
+from es.rollouts.episode import as_number
 
 OLD_ATARI_NAME = re.compile(r"(\w+)Deterministic-v([034])")
 FRAME_SKIPS = {"SpaceInvaders": 3}  # with 4, the frames that are seen would never show its shots
+OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
 RESERVED = {
-    "render_mode": "is chosen by --test, which shows the policy",
+    "render_mode": "--test shows the policy. Remove it",
     "max_episode_steps": "give --max-episode-length instead",
 }
-OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
 BOX2D = "gymnasium.envs.box2d."
 SAMPLING_NOTHING = ("gymnasium.envs.", "ale_py.")  # no environment there draws from its spaces
 
@@ -53,47 +60,44 @@ def describe_env(
     noop_max: int = 0,
     sticky_actions: float | None = None,
     fire_reset: bool = False,
-    shaped: bool = False,
+    keeps_shape: bool = False,
 ) -> dict[str, Any]:
     """Describe the environment of a name, with its own arguments, KEY=VALUE, in its wrappers.
 
-    shaped: whether observations keep their shapes, for a network of the user's own.
-    Raise UsageError, with a hint, if there is no such environment or the settings do not fit.
+    keeps_shape: whether observations keep their shapes, for a --net module. Raise UsageError if
+    there is no such environment or the settings do not fit.
     """
-    given = read_assignments(assignments)
-    _refuse_reserved(given)
+    arguments = read_assignments(assignments)
+    for key, remedy in RESERVED.items():
+        if key in arguments:
+            raise UsageError(f"--env-kwargs {key}={arguments[key]}: {remedy}")
     name, kwargs, spec = _find(name)
-    kwargs |= given
+    kwargs |= arguments
     description = {"id": name, "kwargs": kwargs, "frame_skip": frame_skip or 1, "noop_max": 0}
-    if env_wrapper:  # older checkpoints have no such key
+    # Older checkpoints lack the keys of settings that they do not use.
+    if env_wrapper:
         description["wrappers"] = read_wrappers(env_wrapper)
-    if shaped:
+    if keeps_shape:
         description["shaped"] = True
-    if _is_atari(name, spec):
-        for key, flag, setting in (
-            ("frameskip", "--frame-skip", frame_skip),
-            ("repeat_action_probability", "--sticky-actions", sticky_actions),
+    if not _is_atari(name, spec):
+        for flag, is_given in (
+            (f"--noop-max {noop_max}", noop_max),
+            (f"--sticky-actions {sticky_actions}", sticky_actions is not None),
+            ("--fire-reset", fire_reset),
         ):
-            if setting is not None:
-                if key in given:
-                    raise UsageError(
-                        f"{flag} {setting}: contradicts --env-kwargs {key}={given[key]}; give one"
-                    )
-                kwargs[key] = setting
-        fire = {"fire_reset": True} if fire_reset else {}  # older checkpoints have no such key
-        return description | {"frame_skip": 1, "noop_max": noop_max} | fire
-    for given_flag, is_given in (
-        (f"--noop-max {noop_max}", noop_max),
-        (f"--sticky-actions {sticky_actions}", sticky_actions is not None),
-        ("--fire-reset", fire_reset),
-    ):
-        if is_given:
-            raise UsageError(f"{given_flag}: is for Atari games, and {name} is not one")
-    return description
+            if is_given:
+                raise UsageError(f"{flag} applies only to Atari games. Remove it for {name}")
+        return description
+    if frame_skip is not None:
+        kwargs["frameskip"] = frame_skip
+    if sticky_actions is not None:
+        kwargs["repeat_action_probability"] = sticky_actions
+    description |= {"frame_skip": 1, "noop_max": noop_max}
+    return description | ({"fire_reset": True} if fire_reset else {})
 
 
 def require_env(name: str) -> None:
-    """Raise UsageError, with a hint, if there is no environment of this name."""
+    """Raise UsageError if there is no environment of this name."""
     _find(name)
 
 
@@ -122,22 +126,51 @@ def make_env(
         made = RandomStart(made, env["noop_max"], noops=is_atari)
     if not env.get("fire_reset"):
         return made
-    from es.environments.atari import FireReset
+    from es.environments.atari import FireOnNewLife  # this loads kernels
 
     try:
-        return FireReset(made)
+        return FireOnNewLife(made)
     except ValueError as error:
-        raise UsageError(f"--fire-reset: {env['id']} {error}; leave it out") from error
+        raise UsageError(f"--fire-reset: {env['id']} {error}. Remove the flag") from error
 
 
 def _preprocessed(made: gymnasium.Env, env: Mapping[str, Any]) -> gymnasium.Env:
-    shaped = env.get("shaped", False)
-    made = made if shaped else take_picture(made)
-    if not is_image(made.observation_space):
-        return as_vector(made, env["id"], shaped=shaped)
-    from es.environments.atari import as_images  # this loads kernels
+    takes_codes = isinstance(made.action_space, gymnasium.spaces.Discrete)
+    if type(made) is ale_py.AtariEnv and takes_codes and is_image(made.observation_space):
+        from es.environments.atari import AtariImages  # this loads kernels
 
-    return as_images(made)
+        return AtariImages(made)
+    return as_network_sees(made, env["id"], keeps_shape=env.get("shaped", False))
+
+
+class Preprocessor:
+    """Show single observations of an environment as the network sees them in training.
+
+    bare: the described environment as `make_bare_env` makes it, which is not played.
+    """
+
+    def __init__(self, bare: gymnasium.Env, env: Mapping[str, Any]) -> None:
+        preprocessed = as_network_sees(bare, env["id"], keeps_shape=env.get("shaped", False))
+        self._wrappers: list[Any] = []  # the innermost first
+        for layer in layers(preprocessed):
+            if layer is bare:
+                break
+            self._wrappers.insert(0, layer)
+
+    def reset(self) -> None:
+        """Start an episode."""
+        for wrapper in self._wrappers:
+            if hasattr(wrapper, "start_episode"):
+                wrapper.start_episode()
+
+    def __call__(self, observation: Any) -> Any:
+        """Return what the network sees, valid until the next call.
+
+        Raise ValueError for an image of another shape.
+        """
+        for wrapper in self._wrappers:
+            observation = wrapper.observation(observation)
+        return observation
 
 
 def make_bare_env(
@@ -148,24 +181,83 @@ def make_bare_env(
     endless: leave the step limit to the loop where that can apply it (`max_steps`). Raise
     UsageError if it cannot be made.
     """
-    _refuse_reserved(env["kwargs"])
-    given = "".join(f" {key}={value}" for key, value in env["kwargs"].items())
-    given = f" --env-kwargs{given}" if given else ""
+    arguments = "".join(f" {key}={value}" for key, value in env["kwargs"].items())
+    arguments = f" --env-kwargs{arguments}" if arguments else ""
+    mode = f" with render_mode={render_mode}" if render_mode else ""
+    blame = as_usage_error(f"--env-name {env['id']}{arguments}: cannot be made{mode}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mode = f" with render_mode={render_mode}" if render_mode else ""
-        with as_usage_error(f"--env-name {env['id']}{given}: cannot be made{mode}"):
+        with blame:
             # Not every environment has the argument render_mode.
             kwargs = env["kwargs"] | ({"render_mode": render_mode} if render_mode else {})
             # Leave out wrappers that cost time in every step: one checks the order of calls, and
             # one counts them. (If others are registered, they lie around it and may need it.)
             spec = dataclasses.replace(_spec(env["id"]), order_enforce=False)
-            load(spec)
+            load_creator(spec)
             limit = -1 if endless and _loop_counts(env, spec) else None
             made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
             _ = made.observation_space, made.action_space  # which it may have forgotten
         refuse_statistics(made, f"--env-name {env['id']}")
         return wrap(made, env.get("wrappers", ()))
+
+
+def load_creator(spec: EnvSpec) -> Callable[..., Any]:
+    """Import and return what makes an environment, and keep simulators from printing."""
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of simulators' imports; Box2D crashes on an "error"
+        entry = spec.entry_point
+        creator: Any = load_env_creator(entry) if isinstance(entry, str) else entry
+    if mujoco := sys.modules.get("mujoco"):  # it prints, and writes a log in the current folder
+        mujoco.set_mju_user_warning(lambda text: None)
+    return creator
+
+
+def check_first_step(env: gymnasium.Env, name: str) -> bool:
+    """Begin an episode and play a random step, twice; return whether both times are the same.
+
+    Arguments that make no sense often fail here only. Raise UsageError if it fails, or if an
+    observation or a reward is of another kind than the environment promises. The shared generators
+    of Python and NumPy stay as they are.
+    """
+    before = random.getstate(), np.random.get_state()
+    try:
+        with as_usage_error(f"--env-name {name}: cannot be played"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            first, second = _first_step(env), _first_step(env)
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+    return data_equivalence(first, second, exact=True)
+
+
+def _first_step(env: gymnasium.Env) -> list[Any]:
+    seed_shared_generators(0)
+    env.action_space.seed(0)
+    first, _ = env.reset(seed=0)
+    _check(first, env.observation_space)
+    first = copy.deepcopy(first)  # which the step may write over
+    observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+    _check(observation, env.observation_space)
+    if not np.isfinite(as_number(reward)):
+        raise MisfitError(f"its reward is {reward}, not a finite number")
+    return copy.deepcopy([first, observation, reward, terminated, truncated])
+
+
+def _check(observation: Any, space: gymnasium.Space) -> None:
+    if isinstance(space, gymnasium.spaces.Dict):
+        for key, part in space.items():
+            _check(observation[key], part)
+        return
+    array, shape = np.asarray(observation), space.shape or ()
+    if array.shape != shape or array.dtype.kind not in "biuf":
+        raise MisfitError(
+            f"its observation has the shape {array.shape} and the type {array.dtype}, its "
+            f"observation space the shape {shape}"
+        )
+    if not np.isfinite(array).all():
+        raise MisfitError("its observation holds numbers that are not finite")
 
 
 def max_steps(env: Mapping[str, Any]) -> int | None:
@@ -182,6 +274,38 @@ def is_unlimited(env: Mapping[str, Any]) -> bool:
     return not limited
 
 
+def register_creator(creator: Callable[..., Any]) -> str:
+    """Return the id of a class, or a function, that makes an environment; register it if needed.
+
+    The id is its name and -v0. A notebook's cell that defines it again replaces the one before,
+    whose limit of steps it keeps. Raise UsageError if it has no name, or another has its id.
+    """
+    name = getattr(creator, "__name__", "")
+    if not name.isidentifier():
+        raise UsageError(f"env_name={creator!r} has no name. Give a class or a function with one")
+    entry_points = (creator, f"{creator.__module__}:{creator.__qualname__}")
+    for spec in reversed(gymnasium.registry.values()):  # the newest version first
+        if spec.entry_point in entry_points:
+            return spec.id
+    env_id, limit = f"{name}-v0", None
+    if before := gymnasium.registry.get(env_id):
+        if getattr(before.entry_point, "__module__", None) != creator.__module__:
+            raise UsageError(
+                f"env_name={name}: there is another {env_id}. Register yours: "
+                f'gymnasium.register("my/{env_id}", {name})'
+            )
+        limit = before.max_episode_steps
+        del gymnasium.registry[env_id]
+    gymnasium.register(env_id, creator, max_episode_steps=limit)
+    return env_id
+
+
+def make_registered(spec: EnvSpec, make_env: Callable[[], gymnasium.Env]) -> gymnasium.Env:
+    """Register a script's environment in a process that has not run the script, and make it."""
+    gymnasium.registry[spec.id] = spec
+    return make_env()
+
+
 def _loop_counts(env: Mapping[str, Any], spec: EnvSpec) -> bool:
     """Return whether the environment's limit counts the same steps as the loop."""
     wrapped = spec.additional_wrappers or env.get("wrappers")
@@ -191,7 +315,7 @@ def _loop_counts(env: Mapping[str, Any], spec: EnvSpec) -> bool:
 def _find(name: str) -> tuple[str, dict[str, Any], EnvSpec]:
     """Return the id, arguments and spec of a name, which may be an old one of Atari.
 
-    Raise UsageError, with a hint, if there is no such environment.
+    Raise UsageError if there is no such environment.
     """
     kwargs: dict[str, Any] = {}
     old = OLD_ATARI_NAME.fullmatch(name)
@@ -202,38 +326,23 @@ def _find(name: str) -> tuple[str, dict[str, Any], EnvSpec]:
     try:
         return name, kwargs, _spec(name)
     except (gymnasium.error.Error, ValueError) as error:
-        raise UsageError(f"--env-name {name}: there is no such environment{_hint(name)}") from error
-
-
-def _refuse_reserved(kwargs: Mapping[str, Any]) -> None:
-    for key, remedy in RESERVED.items():
-        if key in kwargs:
-            raise UsageError(f"--env-kwargs {key}={kwargs[key]}: {remedy}")
+        raise UsageError(
+            f"--env-name {name}: there is no such environment ({error}). --list-envs WORD lists "
+            "the names that contain a word; one that a module registers is MODULE:NAME"
+        ) from error
 
 
 def _is_atari(name: str, spec: EnvSpec) -> bool:
     with as_usage_error(f"--env-name {name}: cannot be made"):  # what it needs may not be installed
-        creator = load(spec)
+        creator = load_creator(spec)
     return isinstance(creator, type) and issubclass(creator, ale_py.AtariEnv)
 
 
 def _spec(name: str) -> EnvSpec:
     """Return the spec of a name, of which the part before a colon is a module to import."""
-    module, _, rest = name.rpartition(":")
+    gymnasium.register_envs(ale_py)
+    cyclic_mdp.register()
+    module, _, env_id = name.rpartition(":")
     if module:
-        catalogue.register_from(module, f"--env-name {name}: cannot import {module}")
-    return gymnasium.spec(rest)
-
-
-def _hint(name: str) -> str:
-    module, _, word = name.rpartition(":")
-    known = catalogue.names_of(module) if module else catalogue.known_names()
-    by_lower = {each.rpartition(":")[2].lower(): each for each in known}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    # A version that two names share does not make them alike.
-    bare = [each.lower().partition("-v")[0] for each in (word, *close)]
-    if difflib.get_close_matches(bare[0], bare[1:], n=1, cutoff=0.7):
-        return f"; did you mean {by_lower[close[0]]}?"
-    if module:
-        return f"; give an id that {module} registers (gymnasium.register)"
-    return f"; of a module that registers it: --env-name MODULE:{name}"
+        register_from(module, f"--env-name {name}: cannot import {module}")
+    return gymnasium.spec(env_id)

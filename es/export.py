@@ -18,17 +18,16 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
+from torch.nn import functional
 
 from es import __version__
 from es.algorithm.noise import DoubleArray, FloatArray
 from es.checkpoint import Checkpoint, replace
 from es.config import Config
-from es.environments.observations import View
-from es.environments.spaces import picture_key, take_picture, without_text
-from es.envs import make_bare_env, make_env
+from es.environments.images import ALPHA, ImageObservation
+from es.environments.spaces import as_network_sees
+from es.envs import Preprocessor, make_bare_env, make_env
 from es.errors import Interrupted, Interrupts, UsageError, as_usage_error, counted, how_to_install
-from es.exporting.shaped import make_shaped_view
-from es.exporting.views import make_view
 from es.networks import clip_of
 from es.networks.actors import rounded_inwards
 from es.networks.custom import with_state
@@ -138,12 +137,11 @@ def _score(
 
 def as_module(policy: Policy) -> tuple["ExportedPolicy", Any]:
     """Return all of a policy as one module, and an example of its observations."""
-    shaped = policy.environment.get("shaped", False)
+    keeps_shape = policy.environment.get("shaped", False)
     clip = clip_of(policy.network) if policy.normalizer else math.inf
     with closing(make_bare_env(policy.environment)) as bare:
-        env = bare if shaped else take_picture(bare)
-        view = (make_shaped_view if shaped else make_view)(env, policy.statistics, clip)
-        observation = example(without_text(env.observation_space))
+        view = make_view(bare, policy.statistics, clip, keeps_shape=keeps_shape)
+        observation = example(bare.observation_space)
     decoder = Decoder(policy.network["actions"])
     return ExportedPolicy(view, policy.module(), decoder, observation), observation
 
@@ -151,7 +149,7 @@ def as_module(policy: Policy) -> tuple["ExportedPolicy", Any]:
 class ExportedPolicy(nn.Module):
     """Choose actions of an environment's observations, and remember in one vector.
 
-    view: of `es.exporting.views`. network: called with what the view shows and a state, which is a
+    view: of `make_view`. network: called with what the view shows and a state, which is a
     tensor or a tuple of tensors, float32, and None at first; returns outputs, or outputs and the
     next state. decoder: makes actions of outputs. observation: an example. initial_state: (S,)
     float32 zeros, none if nothing is remembered. Raise ValueError if the network's state is
@@ -276,6 +274,127 @@ class Decoder(nn.Module):
         return numbers if self._dtype.is_floating_point else numbers.round()
 
 
+# ---- what the network sees ----
+#
+# A view is called with an observation, as tensors in the shape of its space, and with a state of
+# its own, of which `initial` is the first. It returns what the network sees and the next state.
+# Tests hold the views to `es.envs.Preprocessor`.
+
+
+def make_view(
+    bare: gymnasium.Env,
+    statistics: DoubleArray | None = None,
+    clip: float = math.inf,
+    *,
+    keeps_shape: bool = False,
+) -> nn.Module:
+    """Return the view of the environment that `es.envs.make_bare_env` makes.
+
+    statistics: (2, inputs), means and 1 / standard deviation, if observations are normalised. clip:
+    where they end, in deviations. keeps_shape: as for `as_network_sees`.
+    """
+    space, seen = bare.observation_space, as_network_sees(bare, "", keeps_shape=keeps_shape)
+    if isinstance(seen, ImageObservation):
+        return ImageView(seen, next(iter(space)) if isinstance(space, spaces.Dict) else None)
+    if keeps_shape and isinstance(space, spaces.Dict):
+        return DictView()
+    return VectorView(space, seen.observation_space.shape or (), statistics, clip)
+
+
+class VectorView(nn.Module):
+    """Flatten observations as Gymnasium does, normalise them, and give them a shape: float32."""
+
+    initial = None
+    statistics: Tensor | None
+
+    def __init__(
+        self,
+        space: spaces.Space,
+        shape: tuple[int, ...],
+        statistics: DoubleArray | None = None,
+        clip: float = math.inf,
+    ) -> None:
+        super().__init__()
+        self._space, self._shape, self._clip = space, shape, clip
+        self.register_buffer("statistics", None if statistics is None else torch.tensor(statistics))
+
+    def forward(self, observation: Any, state: None) -> tuple[Tensor, None]:
+        """Return the numbers, computed in float64 where they are normalised."""
+        dtype = torch.float32 if self.statistics is None else torch.float64
+        numbers = torch.cat(_vectors(self._space, observation, dtype))
+        if self.statistics is not None:
+            mean, factor = self.statistics
+            numbers = ((numbers - mean) * factor).clamp(-self._clip, self._clip).float()
+        return numbers.reshape(self._shape), None
+
+
+def _vectors(space: spaces.Space, observation: Any, dtype: torch.dtype) -> list[Tensor]:
+    """Return the vectors that make up an observation; discrete parts become one-hot."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
+        return [each for key, part in parts for each in _vectors(part, observation[key], dtype)]
+    if isinstance(space, spaces.Discrete):
+        choices, counts = observation - int(space.start), [int(space.n)]
+    elif isinstance(space, spaces.MultiDiscrete):
+        choices, counts = observation - torch.tensor(space.start), space.nvec.reshape(-1).tolist()
+    else:
+        return [observation.reshape(-1).to(dtype)]
+    return [
+        functional.one_hot(choice.long(), count).to(dtype)
+        for choice, count in zip(choices.reshape(-1).unbind(), counts, strict=True)
+    ]
+
+
+class DictView(nn.Module):
+    """Show a Dict as it is, in float32."""
+
+    initial = None
+
+    def forward(self, observation: Mapping[str, Any], state: None) -> tuple[Any, None]:
+        """Return the entries."""
+        return _as_floats(observation), None
+
+
+def _as_floats(observation: Any) -> Any:
+    if isinstance(observation, Mapping):
+        return {key: _as_floats(part) for key, part in observation.items()}
+    return observation.float()
+
+
+class ImageView(nn.Module):
+    """Shrink and normalise images as `ImageObservation` does, of which it has the matrices.
+
+    key: of the image in a Dict; None: the observation is the image. state: (3,) float64, the
+    running averages of the images' mean, of their standard deviation, and of 1, which corrects both
+    for their start at 0.
+    """
+
+    initial = torch.zeros(3, dtype=torch.float64)
+    rows: Tensor
+    columns: Tensor
+
+    def __init__(self, wrapper: ImageObservation, key: str | None = None) -> None:
+        super().__init__()
+        self._key, self._crop, self._axis = key, wrapper.crop, wrapper.channel_axis
+        self._high = float(wrapper.high)
+        self.register_buffer("rows", torch.tensor(wrapper.rows))
+        self.register_buffer("columns", torch.tensor(wrapper.columns))
+
+    def forward(self, observation: Any, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the image, (1, 42, 42) float32, and the new averages."""
+        gray = (observation if self._key is None else observation[self._key]).float()
+        if self._axis is not None:
+            gray = gray.mean(dim=self._axis)
+        image = self.rows @ (gray[self._crop] / self._high) @ self.columns.T
+        numbers = image.double()
+        mean = numbers.mean()
+        std = ((numbers - mean) ** 2).mean().sqrt()
+        new = torch.stack([mean, std, torch.ones_like(mean)])
+        state = ALPHA * state + (1 - ALPHA) * new
+        centre, spread = (state[0] / state[2]).float(), (state[1] / state[2] + 1e-8).float()
+        return ((image - centre) / spread)[None], state
+
+
 # ---- the file ----
 
 
@@ -369,9 +488,7 @@ class FileActor:
     ) -> None:  # fmt: skip
         self._play, self._example, self._initial_state = play, observation, initial_state
         self._actor: Any = policy.recipe.make_actor()
-        shaped = policy.environment.get("shaped", False)
-        self._view = View(bare, shaped=shaped)
-        self._key = None if shaped else picture_key(bare.observation_space)
+        self._preprocess = Preprocessor(bare, policy.environment)
         self._tolerance: Any = 0
         actions = policy.network["actions"]
         if actions["kind"] == "box":
@@ -386,14 +503,13 @@ class FileActor:
     def reset(self, seed: int | None = None, noise_seeds: tuple[int, int] | None = None) -> None:
         """Begin an episode."""
         self._actor.reset(seed, noise_seeds)
-        self._view.reset()
+        self._preprocess.reset()
         self._state = self._initial_state
 
     def act(self, observation: Any) -> Any:
         """Return the file's action."""
-        seen = observation if self._key is None else observation[self._key]
-        action, self._state = self._play(_like(self._example, seen), self._state)
-        expected = self._actor.act(self._view(observation))
+        action, self._state = self._play(_like(self._example, observation), self._state)
+        expected = self._actor.act(self._preprocess(observation))
         self.steps += 1
         # NaN is no action of the policy.
         self.different += not (abs(action.astype(float) - expected) <= self._tolerance).all()

@@ -170,7 +170,7 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
     """
     with errors_in_keywords():
         if callable(settings.get("env_name")):
-            from es.environments.handed import register_creator
+            from es.envs import register_creator
 
             settings["env_name"] = register_creator(settings["env_name"])
         given = from_keywords(settings)
@@ -448,7 +448,7 @@ def _install(pickled: bytes) -> "Callable[[Recipe], Recipe] | None":
     import gymnasium
 
     import __main__
-    from es.environments.handed import make_registered
+    from es.envs import make_registered
     from es.rollouts.remote import ByValue
 
     names, spec = cloudpickle.loads(pickled)

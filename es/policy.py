@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 import gymnasium
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import nn
 
 from es.algorithm.noise import DoubleArray, FloatArray, Stream, derive_seeds
@@ -22,11 +21,16 @@ from es.algorithm.shaping import mean_and_std
 from es.algorithm.statistics import Normalizer
 from es.checkpoint import Checkpoint, Counters
 from es.config import FIELDS, Config, flag, flag_with_value
-from es.environments.first_step import check_first_step
-from es.environments.handed import register_creator
-from es.environments.spaces import describe_actions
-from es.environments.vbn_batch import gather_frames
-from es.envs import describe_env, make_bare_env, make_env, max_steps
+from es.environments.spaces import describe_actions, split
+from es.envs import (
+    Preprocessor,
+    check_first_step,
+    describe_env,
+    make_bare_env,
+    make_env,
+    max_steps,
+    register_creator,
+)
 from es.errors import RunError, UsageError, as_usage_error
 from es.model import ConvLSTM, flatten, initial_theta, make_module, unflatten, with_shapes
 from es.networks import make_actor
@@ -210,7 +214,7 @@ def describe_network(
 
 def _describe_environment(config: Config) -> dict[str, Any]:
     others: Any = {name: getattr(config, name) for name in SETTINGS_OF_ENVIRONMENT[2:]}
-    others["shaped"] = config.net is not None
+    others["keeps_shape"] = config.net is not None
     return describe_env(config.env_name, config.env_kwargs, **others)
 
 
@@ -264,6 +268,8 @@ def _vbn_batch(
         (seed,) = derive_seeds(config.seed or 0, 0, Stream.VBN_BATCH, 1)
         blame = as_usage_error(f"--env-name {config.env_name}: cannot be played")
         with blame, closing(make_env(environment)) as env:
+            from es.environments.images import gather_frames  # this loads kernels
+
             return gather_frames(env, seed)
     batch = checkpoint.vbn_batch
     if batch is None or not len(batch) or not batch.isfinite().all():
@@ -290,14 +296,13 @@ class Player:
     """A policy in one episode, with a memory of its own."""
 
     def __init__(self, policy: Policy, bare: gymnasium.Env) -> None:
-        from es.environments.atari import Opening
-        from es.environments.observations import View
+        from es.environments.atari import FireOnNewLife  # this loads kernels
         from es.networks.actors import make_decoder
 
         environment, actions = policy.environment, policy.network["actions"]
         self._actor = actor = cast(Any, policy.recipe.make_actor())
-        self._view = View(bare, shaped=environment.get("shaped", False))
-        self._opening = Opening(bare) if environment.get("fire_reset") else None
+        self._preprocess = Preprocessor(bare, environment)
+        self._fire = FireOnNewLife(bare) if environment.get("fire_reset") else None
         self._repeats = environment["frame_skip"]
         # The decoder of a policy that draws its actions, for the largest outputs.
         largest = actions | {"sample": False}
@@ -312,9 +317,9 @@ class Player:
     def reset(self, seed: int | None = None, index: int = 0) -> None:
         """Start an episode, in which --sample-actions draws by seed + index."""
         self._actor.reset(None if seed is None else seed + index)
-        self._view.reset()
-        if self._opening:
-            self._opening.reset()
+        self._preprocess.reset()
+        if self._fire:
+            self._fire.start_episode()
         self._steps_left, self._action = 0, None
 
     def act(self, observation: Any, lives: int = 0, *, greedy: bool = False) -> Any:
@@ -323,11 +328,12 @@ class Player:
         lives: how many are left, for --fire-reset. greedy: draw no action.
         """
         if not self._steps_left:
-            self._action, self._steps_left = self._actor.act(self._view(observation)), self._repeats
+            self._action = self._actor.act(self._preprocess(observation))
+            self._steps_left = self._repeats
             if greedy and self._largest:
                 self._action = self._largest(int(self._actor.outputs.argmax()))
         self._steps_left -= 1
-        return self._opening(self._action, lives) if self._opening else self._action
+        return self._fire.replace(self._action, lives) if self._fire else self._action
 
 
 class LoadedPolicy:
@@ -340,8 +346,6 @@ class LoadedPolicy:
     """
 
     def __init__(self, policy: Policy, checkpoint: Checkpoint) -> None:
-        from es.environments.observations import as_given
-
         environment = policy.environment
         self.env_id: str = environment["id"]
         self.env_kwargs: dict[str, Any] = environment["kwargs"]
@@ -350,8 +354,6 @@ class LoadedPolicy:
         self._seed: int | None = None  # of the episodes that begin
         with closing(make_bare_env(environment)) as bare:
             self._space = bare.observation_space
-            if not isinstance(self._space, spaces.Box):
-                self._space = as_given(self._space, bare.reset(seed=0)[0])
             self._make_player = partial(Player, policy, bare)
             self._players = [self._make_player()]
         repeats, opens = environment["frame_skip"] > 1, environment.get("fire_reset")
@@ -428,8 +430,6 @@ class LoadedPolicy:
         return np.array(result), (players if self._remembers else None)
 
     def _split(self, observation: Any) -> list[Any] | None:
-        from es.environments.observations import split
-
         return split(self._space, observation)
 
     def _new_player(self, index: int) -> Player:

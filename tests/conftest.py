@@ -19,7 +19,7 @@ import importlib.util
 import pytest
 
 # The kernels are compiled here if they are not yet, so that no test's program has to say so.
-import es.kernels.images
+import es.environments.images
 import es.networks.kernels  # noqa: F401
 from es.cli import main
 from es.reports import NO_CURVE

@@ -10,8 +10,9 @@ from gymnasium import spaces
 class Strange(gymnasium.Env):
     """Pays the mean of an action that its space must hold; shows samples."""
 
-    def __init__(self, observations: spaces.Space, actions: spaces.Space) -> None:
-        self.observation_space, self.action_space = observations, actions
+    def __init__(self, observations: spaces.Space, actions: spaces.Space | None = None) -> None:
+        self.observation_space = observations
+        self.action_space = actions or spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -72,8 +73,7 @@ SPACES: dict[str, tuple[spaces.Space, spaces.Space]] = {
             camera=spaces.Box(0, 255, (40, 50, 3), np.uint8),
             grid=spaces.Box(0, 9, (2, 3, 4)),
             heading=spaces.Discrete(4),
-            mission=spaces.Text(9),
-            parts=spaces.Tuple([BOX, spaces.MultiBinary(3)]),
+            switches=spaces.MultiBinary(3),
         ),
         spaces.Discrete(3),
     ),

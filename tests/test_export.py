@@ -13,23 +13,27 @@ import pytest
 import torch
 from gymnasium import spaces
 from torch import nn
+from torch.utils._pytree import tree_map
 
 from es.environments.spaces import describe_actions
+from es.envs import Preprocessor, describe_env, make_bare_env
 from es.export import (
     Decoder,
     ExportedPolicy,
+    VectorView,
     describe,
     example,
     inputs,
+    make_view,
     player,
     to_onnx,
 )
-from es.exporting.views import VectorView
 from es.networks import outputs_needed
 from es.networks.actors import make_decoder
 from es.networks.kernels import choose
 from es.policy import load_policy
 from tests.processes import ROOT
+from tests.strange import SPACES, Strange
 
 NEEDS_ONNX = pytest.mark.skipif(
     not (importlib.util.find_spec("onnxscript") and importlib.util.find_spec("onnxruntime")),
@@ -138,7 +142,7 @@ def test_the_loop_of_the_docs_plays_without_the_project(program, alone):
     section = (ROOT / "docs" / "python.md").read_text().partition("## Export it")[2]
     assert alone(section.partition("```python\n")[2].partition("```")[0]) == "500.0\n"
     content = Path("policy.onnx").read_bytes()
-    assert not [word for word in (b"es.exporting", b".py", b"site-packages") if word in content]
+    assert not [word for word in (b"es.export", b".py", b"site-packages") if word in content]
 
 
 def test_metadata_say_what_is_played_and_how_well(program):
@@ -213,7 +217,7 @@ def test_without_onnxscript_one_line_says_what_to_install(program, monkeypatch):
 def test_a_small_constant_is_kept():
     """1e-8, which torch's optimiser of ONNX files takes for zero."""
     network = Returns(lambda x, _: x / (x.norm() + 1e-8))
-    view = VectorView(spaces.Box(-1, 1, (2,)), None)
+    view = VectorView(spaces.Box(-1, 1, (2,)), (2,))
     policy = ExportedPolicy(view, network, nn.Identity(), torch.ones(2))
     play = player(to_onnx(policy, torch.ones(2)))
     assert play(torch.zeros(2), policy.initial_state)[0].tolist() == [0, 0]
@@ -239,7 +243,7 @@ def test_a_tuple_of_tensors_travels_as_one_vector():
         total, last = state or (torch.zeros(3), torch.zeros(1, 3))
         return x + total, (total + x, last * 0.5 + x)
 
-    policy = ExportedPolicy(VectorView(SPACE, None), Returns(result), nn.Identity(), example(SPACE))
+    policy = ExportedPolicy(VectorView(SPACE, (3,)), Returns(result), nn.Identity(), example(SPACE))
     assert policy.initial_state.shape == (6,)
     play, memory = player(to_onnx(policy, example(SPACE))), None
     state = eager = policy.initial_state
@@ -264,7 +268,7 @@ def test_a_tuple_of_tensors_travels_as_one_vector():
 )
 def test_another_state_is_an_error(result, words):
     with pytest.raises(ValueError, match=words):
-        ExportedPolicy(VectorView(SPACE, None), Returns(result), nn.Identity(), example(SPACE))
+        ExportedPolicy(VectorView(SPACE, (3,)), Returns(result), nn.Identity(), example(SPACE))
 
 
 def test_parts_of_an_observation_are_inputs_of_their_own():
@@ -309,3 +313,80 @@ def test_actions_are_those_of_the_actors(name):
         assert (found.shape, found.dtype) == (np.shape(expected), space.dtype)
         assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)
         assert found.dtype.kind == "f" or np.array_equal(found, expected)
+
+
+# ---- what the network sees: the same as `Preprocessor` shows ----
+
+OBSERVATIONS: dict[str, spaces.Space] = {
+    name: SPACES[name][0] for name in ("Parts", "Digits", "Doubles", "ChannelsFirst")
+} | {
+    "Discrete": spaces.Discrete(5, start=3),
+    "MultiDiscrete": spaces.MultiDiscrete(
+        np.array([[2, 3], [4, 5]]), start=np.array([[1, 0], [0, 7]])
+    ),
+    "Grid": spaces.Box(0, 255, (7, 7, 3), np.uint8),
+    "gray": spaces.Box(0, 255, (160, 160), np.uint8),
+    "large": spaces.Box(0, 255, (400, 601, 3), np.uint8),
+    "to 1": spaces.Box(0, 1, (64, 70, 3), np.float32),
+    "alone": spaces.Dict(picture=spaces.Box(0, 255, (28, 30, 1), np.uint8)),
+}
+
+
+def compare(preprocess, view, observations):
+    """Show an episode's observations to both."""
+    preprocess.reset()
+    state = view.initial
+    for observation in observations:
+        tensors = tree_map(lambda part: torch.from_numpy(np.array(part)), observation)
+        found, state = view(tensors, state)
+        expected = preprocess(observation)
+        if not isinstance(expected, dict):
+            expected, found = {"": expected}, {"": found}
+        assert found.keys() == expected.keys()
+        for key, tensor in found.items():
+            assert tensor.dtype == torch.float32
+            assert tensor.shape == np.shape(expected[key])
+            np.testing.assert_allclose(tensor, expected[key], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", OBSERVATIONS)
+def test_observations_are_seen_as_in_training(name):
+    space = OBSERVATIONS[name]
+    space.seed(0)
+    env = Strange(space)
+    compare(Preprocessor(env, {"id": ""}), make_view(env), [space.sample() for _ in range(4)])
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        SPACES["Scene"][0], SPACES["Planes"][0], spaces.Discrete(3),
+        spaces.Box(0, 255, (96, 96, 3), np.uint8),
+    ],
+)  # fmt: skip
+def test_a_custom_network_sees_arrays_in_their_shape_and_dicts_as_they_are(space):
+    space.seed(0)
+    env = Strange(space)
+    view = make_view(env, keeps_shape=True)
+    compare(Preprocessor(env, {"id": "", "shaped": True}), view, [space.sample() for _ in "abc"])
+
+
+@pytest.mark.parametrize("kwargs", [[], ["obs_type=grayscale"]])
+def test_atari_screens_are_seen_as_in_training(kwargs):
+    description = describe_env("ALE/Boxing-v5", kwargs)
+    bare = make_bare_env(description)
+    bare.action_space.seed(0)
+    screens = [bare.reset(seed=3)[0]]
+    screens += [bare.step(bare.action_space.sample())[0] for _ in range(10)]
+    compare(Preprocessor(bare, description), make_view(bare), screens)
+    bare.close()
+
+
+def test_vectors_are_normalised_in_double_precision():
+    space = spaces.Box(-1e9, 1e9, (3,), np.float64)
+    mean, factor = np.array([1e8, 0, -3.0]), np.array([4.0, 100.0, 0.5])
+    view = make_view(Strange(space), np.stack([mean, factor]), clip=5)
+    observation = np.array([1e8 + 1 / 3, 1.0, -3.5])
+    found, _ = view(torch.from_numpy(observation), None)
+    expected = np.clip((observation - mean) * factor, -5, 5).astype(np.float32)
+    assert np.array_equal(found.numpy(), expected)

@@ -12,8 +12,7 @@ MODULES = {
 ENTRY_POINTS = {"main", "train", "test", "model", "envs", "compare", "sweep"}
 # What this package still does when it is imported.
 EFFECTS = {
-    "es.environments.images", "es.envs", "es.model",
-    "es.environments.preload",
+    "es.model", "es.environments.preload",
 }  # fmt: skip
 
 

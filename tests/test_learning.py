@@ -198,6 +198,6 @@ def test_an_environment_that_cannot_be_sent_is_an_error():
 
     with pytest.raises(UsageError, match="env_name=Locked-v0 cannot be sent to another process"):
         learn(**QUICK | {"env_name": Locked}, workers=1)
-    with pytest.raises(UsageError, match="there is another CartPole-v0; register yours"):
+    with pytest.raises(UsageError, match=r"there is another CartPole-v0\. Register yours"):
         learn(**QUICK | {"env_name": type("CartPole", (Awful,), {})})
     gymnasium.registry.pop("Locked-v0")

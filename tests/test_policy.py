@@ -28,13 +28,12 @@ RUNS: dict[str, tuple[object, ...]] = {
     "Pendulum-v1": (*MLP, "--obs-norm", "--action-noise", 0.1),
     "Pendulum-v1 skipping": (*MLP, "--frame-skip", 3),
     "FrozenLake-v1": (*MLP, "--env-kwargs", "is_slippery=False"),
-    "tests.strange:Parts-v0": MLP,
+    "tests.strange:Parts-v0": (*MLP, "--obs-norm"),
     "PongDeterministic-v4": ("--max-episode-length", 30),
     "BreakoutDeterministic-v4": ("--fire-reset", "--max-episode-length", 150),
     "tests.strange:ChannelsFirst-v0": ("--vbn",),
     "tests.strange:Picture-v0": (),
     "tests.strange:Whole-v0": MLP,
-    "tests.strange:Mission-v0": (*MLP, "--obs-norm"),
     "tests.strange:Screen-v0": ("--env-wrapper", *SCREEN),
     "MountainCar-v0": (*MLP, "--env-wrapper", *AWARE),
 }
@@ -159,33 +158,6 @@ def test_loading_leaves_the_libraries_of_the_program_as_they_were(trained):
     assert (done.stdout, done.stderr) == ("2 30\n", "")
 
 
-class Arrays(gymnasium.Env):
-    """Gives its numbers as arrays of one, in a Dict or alone, and takes no batch of actions."""
-
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, *, inside=False, **_):
-        number = gymnasium.spaces.Discrete(5)
-        self.inside = inside
-        self.observation_space = gymnasium.spaces.Dict(a=number) if inside else number
-
-    def reset(self, *, seed=None, options=None):
-        return ({"a": np.array([3])} if self.inside else np.array([3])), {}
-
-    def step(self, action):
-        assert self.action_space.contains(action)
-        return self.reset()[0], 1.0, False, False, {}
-
-
-@pytest.mark.parametrize("inside", [False, True])
-def test_numbers_in_arrays_of_one_are_taken_as_in_training(trained, inside):
-    gymnasium.register("Arrays-v0", Arrays, max_episode_steps=4)
-    policy = load_policy(trained("Arrays-v0", *MLP, "--env-kwargs", f"inside={inside}"))
-    env = policy.make_env()
-    assert play(policy, env, 1, 4) == (4, 4)
-    del gymnasium.registry["Arrays-v0"]
-
-
 def test_the_example_of_the_docs_runs(program, capfd):
     section = (ROOT / "docs" / "python.md").read_text().partition("## Use a policy")[2]
     example = section.partition("```python\n")[2].partition("```")[0]
@@ -233,7 +205,6 @@ FIRE = ("--fire-reset", "--max-episode-length", 150)
 BATCHES = {
     "tests.strange:Picture-v0": (),
     "tests.strange:Parts-v0": MLP,
-    "tests.strange:Mission-v0": MLP,
     "tests.strange:Digits-v0": MLP,
     "tests.strange:Doubles-v0": (*MLP, "--frame-skip", 2),
     "FrozenLake-v1": MLP,

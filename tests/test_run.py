@@ -183,7 +183,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(program, options):
 
 def test_pong_learns_from_pixels_and_resumes_to_the_bit(program):
     options = (
-        "--env-name", "PongDeterministic-v0", "--n", 2, "--seed", 2, "--useAdam", "--lr", 0.01,
+        "--env-name", "PongDeterministic-v0", "--n", 2, "--seed", 3, "--useAdam", "--lr", 0.01,
         "--sigma", 0.3, "--max-episode-length", 150,
     )  # fmt: skip
     program(*options, "--max-gradient-updates", 3, "--workers", 0, "--run-dir", "whole")

@@ -1,49 +1,51 @@
-"""Images as the Convnet-LSTM takes them: shrunk, gray, and normalised by running averages."""
+"""Images as the Convnet-LSTM sees them: shrunk, gray, normalised by running averages.
 
-from collections.abc import Callable
-from typing import Any, Protocol
+The sides are resized bilinearly to 80 and then to 42 pixels, since one step would skip pixels. Both
+steps are linear, so one small matrix a side does both: rows @ gray @ columns.T.
+"""
+
+import copy
+import itertools
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import ale_py
-import cv2
 import gymnasium
+import numba
 import numpy as np
 from gymnasium import spaces
+from numba import boolean, float32, float64, int64, uint8, void
 
-from es.algorithm.noise import FloatArray
-from es.errors import MisfitError
-from es.kernels.images import standardize
+from es.algorithm.noise import FloatArray, Stream, derive_seeds, seed_shared_generators
 
-SIZE, MIDDLE_SIZE = 42, 80  # of the sides; two steps, since one alone would skip pixels
-PLAY_FIELD, ATARI_WIDTH = slice(34, 194), 160  # of an Atari screen: these rows, all columns
-NORMALIZER_ALPHA = 0.9999
+SIZE, MIDDLE_SIZE = 42, 80  # pixels of a side after both steps, and between them
+PLAY_FIELD = slice(34, 194)  # rows of an Atari screen, which is as wide as these are high
+ALPHA = 0.9999  # of the running averages
 OBSERVATIONS = spaces.Box(-np.inf, np.inf, (1, SIZE, SIZE), np.float32)
+VBN_FRAMES = 128
+VBN_SHARE = 0.125  # of the frames seen, since neighbours are nearly alike
+VBN_MAX_STEPS = 1000  # of an episode, so that an endless one does not fill the batch alone
 
-cv2.setNumThreads(1)
-
-
-def preprocess(frame: np.ndarray) -> FloatArray:
-    """Shrink a frame and take the mean of its channels: (1, 42, 42) float32 in [0, 1].
-
-    frame: (height, width[, channels]), 0 to 255.
-    """
-    small = cv2.resize(cv2.resize(frame, (MIDDLE_SIZE, MIDDLE_SIZE)), (SIZE, SIZE))
-    gray = small.reshape(SIZE, SIZE, -1).mean(axis=2, dtype=np.float32)
-    return (gray / np.float32(255))[np.newaxis]
+# "contract" lets a product and a sum be rounded once, together. It reorders nothing.
+njit = partial(numba.njit, cache=True, fastmath={"contract"}, error_model="numpy", nogil=True)
+_floats, _doubles, _integers, _bytes = float32[::1], float64[::1], int64[::1], uint8[:, ::1]
 
 
-def as_image(observation: Any, space: spaces.Space) -> np.ndarray:
-    """Return an observation as an array of bytes or of float32, which OpenCV takes.
+def resampling(size: int) -> FloatArray:
+    """Return the matrix that resizes a side of `size` pixels: (42, size) float32, rows sum to 1."""
+    return (_bilinear(MIDDLE_SIZE, SIZE) @ _bilinear(size, MIDDLE_SIZE)).astype(np.float32)
 
-    Whole numbers become bytes where the space has bytes. Raise MisfitError for another shape.
-    """
-    image = np.asarray(observation)
-    if image.shape != space.shape or image.dtype.kind not in "buif":
-        raise MisfitError(
-            f"its observation has the shape {image.shape} and the type {image.dtype}, and should "
-            f"be an image of the shape {space.shape}"
-        )
-    are_bytes = space.dtype == np.uint8 and image.dtype.kind != "f"
-    return image.astype(np.uint8 if are_bytes else np.float32, copy=False)
+
+def _bilinear(old: int, new: int) -> np.ndarray:
+    """Return the matrix of one bilinear resize: (new, old) float64."""
+    centre = (np.arange(new) + 0.5) * old / new - 0.5
+    left = np.floor(centre)
+    matrix = np.zeros((new, old))
+    for pixel, weight in ((left, left + 1 - centre), (left + 1, centre - left)):
+        # Beyond the edge lies the outermost pixel again.
+        np.add.at(matrix, (np.arange(new), pixel.astype(int).clip(0, old - 1)), weight)
+    return matrix
 
 
 class ImageNormalizer:
@@ -52,7 +54,6 @@ class ImageNormalizer:
     def __init__(self) -> None:
         self._averages, self._sums = np.empty(3), np.empty(SIZE)
         self._out = np.empty((1, SIZE, SIZE), np.float32)
-        self._flat = self._out.reshape(-1)
 
     def reset(self) -> None:
         """Forget the images of the previous episode."""
@@ -63,65 +64,160 @@ class ImageNormalizer:
 
         Both averages are corrected for their start at 0. image: (1764,).
         """
-        standardize(image, self._averages, NORMALIZER_ALPHA, self._sums, self._flat)
+        standardize(image, self._averages, ALPHA, self._sums, self._out.reshape(-1))
         return self._out
 
 
-class Preprocessor(Protocol):
-    """What turns an observation into the image that the network sees."""
+class ImageObservation(gymnasium.ObservationWrapper):
+    """Show images as the network sees them: (1, 42, 42) float32, valid until the next step.
 
-    reset: Callable[[], None]  # starts an episode
-
-    def __call__(self, observation: np.ndarray) -> FloatArray:
-        """Return the image: (1, 42, 42), valid until the next call."""
-
-
-class ImageView:
-    """Turn an environment's images into what the network sees; of Atari screens, the play field.
-
-    to_bytes: the factor that makes numbers of the images go up to 255; None: they are bytes, which
-    OpenCV rounds to bytes in between.
+    Of an Atari screen, only the play field is shown. Raise ValueError for an image of another
+    shape than that of the observation space.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
-        space: Any = env.observation_space
-        self.space, shape = space, space.shape
-        self.channels_first = len(shape) == 3 and shape[0] < shape[2]
-        height, width = shape[-2:] if self.channels_first else shape[:2]
-        has_size = width == ATARI_WIDTH and height >= PLAY_FIELD.stop
-        self.is_screen = has_size and isinstance(env.unwrapped, ale_py.AtariEnv)
-        self.rows = PLAY_FIELD if self.is_screen else slice(None)
-        rounded = space.dtype == np.uint8 and not self.is_screen
-        self.to_bytes = None if rounded else np.float32(255 / space.high.max())
-        self._normalizer = ImageNormalizer()
-        self.reset = self._normalizer.reset
-
-    def __call__(self, observation: np.ndarray) -> FloatArray:
-        """Return the preprocessed and normalised image: (1, 42, 42), valid until the next call.
-
-        Raise MisfitError for an observation of another shape.
-        """
-        observation = as_image(observation, self.space)
-        if self.to_bytes is not None:
-            observation = self.to_bytes * observation
-        if self.channels_first:
-            observation = np.ascontiguousarray(np.moveaxis(observation, 0, 2))
-        return self._normalizer(preprocess(observation[self.rows]).reshape(-1))
-
-
-class PreprocessImage(gymnasium.ObservationWrapper):
-    """Turn observations into the images that the network sees."""
-
-    def __init__(self, env: gymnasium.Env, view: Preprocessor) -> None:
         super().__init__(env)
+        space: Any = env.observation_space
         self.observation_space = OBSERVATIONS
-        self._view = view
+        self._shape = shape = space.shape
+        self.channel_axis = len(shape) - 1 if len(shape) == 3 else None
+        if len(shape) == 3 and shape[0] < shape[2]:
+            self.channel_axis = 0
+        sides = [side for axis, side in enumerate(shape) if axis != self.channel_axis]
+        is_atari = isinstance(env.unwrapped, ale_py.AtariEnv)
+        has_field = is_atari and sides[0] >= PLAY_FIELD.stop and sides[1] == 160
+        self.crop = PLAY_FIELD if has_field else slice(None)
+        self.rows = resampling(len(range(sides[0])[self.crop]))
+        self.columns = resampling(sides[1])
+        self.high = 255 if space.dtype == np.uint8 else space.high.max()
+        self._normalizer = ImageNormalizer()
 
-    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode with a fresh normaliser."""
-        self._view.reset()
+    def start_episode(self) -> None:
+        """Forget the images of the previous episode."""
+        self._normalizer.reset()
+
+    def reset(self, **kwargs: Any) -> tuple[FloatArray, dict[str, Any]]:
+        """Start an episode with new averages."""
+        self.start_episode()
         return super().reset(**kwargs)
 
-    def observation(self, observation: np.ndarray) -> FloatArray:
-        """Return the preprocessed and normalised image."""
-        return self._view(observation)
+    def observation(self, observation: Any) -> FloatArray:
+        """Return the shrunk and normalised image."""
+        image = np.asarray(observation)
+        if image.shape != self._shape:
+            raise ValueError(f"the image has the shape {image.shape}, not {self._shape}")
+        return self._normalizer(self.shrink(image).reshape(-1))
+
+    def shrink(self, image: np.ndarray) -> FloatArray:
+        """Return the image in gray: (42, 42) float32 in [0, 1], the mean of the channels."""
+        channels = [image]
+        if self.channel_axis is not None:
+            channels = [*np.moveaxis(image, self.channel_axis, 0)]
+        # Not np.mean, which takes ten times as long along so short an axis.
+        gray = np.zeros(channels[0][self.crop].shape, np.float32)
+        for channel in channels:
+            gray += channel[self.crop]
+        gray /= len(channels) * self.high
+        return np.asarray(self.rows @ gray @ self.columns.T, np.float32)
+
+
+def gather_frames(env: gymnasium.Env, seed: int) -> FloatArray:
+    """Return frames for virtual batch normalisation: (128, 1, 42, 42) float32.
+
+    They are a share of those of random play by `seed`. env: a new one, which shows images as the
+    network sees them.
+    """
+    generator = np.random.default_rng(seed)
+    frames = (frame.copy() for frame in _random_play(env, seed) if generator.random() < VBN_SHARE)
+    return np.stack(list(itertools.islice(frames, VBN_FRAMES)))
+
+
+def _random_play(env: gymnasium.Env, seed: int) -> Iterator[FloatArray]:
+    actions = copy.deepcopy(env.action_space)  # which no reset seeds
+    actions.seed(seed)
+    for episode in itertools.count():
+        (episode_seed,) = derive_seeds(seed, episode, Stream.VBN_BATCH, 1)
+        seed_shared_generators(episode_seed)
+        env.reset(seed=episode_seed)
+        for _ in range(VBN_MAX_STEPS):
+            observation, _, terminated, truncated, _ = env.step(actions.sample())
+            yield observation
+            if terminated or truncated:
+                break
+
+
+@njit()
+def _same(a, b):
+    different = np.uint8(0)
+    for i in range(a.size):
+        different |= a[i] ^ b[i]
+    return different == 0
+
+
+@njit(boolean(_bytes, _bytes, _floats, _integers, _floats, _floats, _floats))
+def shrink_screen(screen, seen, table, first, taps, rows, image):
+    """Look up a square of bytes in a table, and resample its rows and columns alike.
+
+    screen: (height, height); image: (size * size,). Along a side, pixel i of the image is the sum
+    of 4 pixels from first[i] on, times taps[4 * i] and following. table: (256,), with a large
+    negative number for each unknown byte: return False if a row's sum is negative. Rows that are
+    the same as in `seen` are not looked up again: rows: (height * size,) holds them shrunk. `seen`
+    becomes the screen.
+    """
+    height, size, known = screen.shape[0], first.size, True
+    for row in range(height):
+        if _same(screen[row], seen[row]):
+            continue
+        for column in range(height):
+            seen[row, column] = screen[row, column]
+        for column in range(size):
+            at = first[column]
+            total = table[screen[row, at]] * taps[4 * column]
+            total += table[screen[row, at + 1]] * taps[4 * column + 1]
+            total += table[screen[row, at + 2]] * taps[4 * column + 2]
+            total += table[screen[row, at + 3]] * taps[4 * column + 3]
+            rows[row * size + column] = total
+            known &= total >= 0
+    for row in range(size):
+        above = rows[first[row] * size : (first[row] + 4) * size]
+        below = image[row * size : (row + 1) * size]
+        t0, t1, t2, t3 = taps[4 * row], taps[4 * row + 1], taps[4 * row + 2], taps[4 * row + 3]
+        for column in range(size):
+            total = above[column] * t0
+            total += above[size + column] * t1
+            total += above[2 * size + column] * t2
+            total += above[3 * size + column] * t3
+            below[column] = total
+    return known
+
+
+@njit(void(_floats, _doubles, float64, _doubles, _floats))
+def standardize(image, averages, alpha, sums, out):
+    """Fill out with (image - mean) / (std + 1e-8), by running averages of the images' figures.
+
+    averages: (3,), of the mean and of the std, and alpha to the power of the number of images,
+    which corrects both for their start at 0. sums: (lanes,), scratch; lanes divides the size.
+    """
+    lanes, size = sums.size, image.size
+    mean = 0.0
+    sums[:] = 0
+    for i in range(0, size, lanes):
+        for j in range(lanes):
+            sums[j] += image[i + j]
+    for j in range(lanes):
+        mean += sums[j]
+    mean /= size
+    variance = 0.0
+    sums[:] = 0
+    for i in range(0, size, lanes):
+        for j in range(lanes):
+            sums[j] += (image[i + j] - mean) * (image[i + j] - mean)
+    for j in range(lanes):
+        variance += sums[j]
+    averages[0] = alpha * averages[0] + (1 - alpha) * mean
+    averages[1] = alpha * averages[1] + (1 - alpha) * np.sqrt(variance / size)
+    averages[2] *= alpha
+    centre = np.float32(averages[0] / (1 - averages[2]))
+    spread = np.float32(averages[1] / (1 - averages[2]) + 1e-8)
+    for i in range(size):
+        out[i] = (image[i] - centre) / spread

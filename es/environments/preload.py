@@ -1,7 +1,8 @@
 """Import the simulator of the environment that the variable ES_PRELOAD names.
 
-The process that workers are forked from imports this module, so that workers need not import MuJoCo
-and Box2D, which takes long. The workers import modules of the user's themselves.
+The process that workers are forked from can be told only to import modules, so this one acts when
+it is imported: workers then need not import MuJoCo and Box2D, which takes long. Modules of the
+user's are imported by the workers themselves.
 """
 
 import os
@@ -11,7 +12,7 @@ from types import TracebackType
 
 import gymnasium
 
-from es.environments.simulators import load
+from es.envs import load_creator
 from es.errors import no_more_memory, no_more_processes
 from es.rollouts.processes import PRELOAD
 
@@ -27,9 +28,7 @@ def _print_traceback(
 
 
 sys.excepthook = _print_traceback  # of the fork server, which alone imports this module
-name = os.environ.get(PRELOAD, "")
 with suppress(Exception):  # the master finds and reports what is wrong
-    if ":" not in name:
-        spec = gymnasium.spec(name)
-        if str(spec.entry_point).startswith(SIMULATORS):
-            load(spec)
+    spec = gymnasium.spec(os.environ[PRELOAD])
+    if str(spec.entry_point).startswith(SIMULATORS):
+        load_creator(spec)

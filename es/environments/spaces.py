@@ -1,7 +1,7 @@
 """An environment's spaces: observations as vectors or images, actions as plain descriptions."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any, NoReturn
@@ -9,18 +9,19 @@ from typing import Any, NoReturn
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import batch_space, iterate
+from gymnasium.wrappers import FlattenObservation, TransformObservation
 
 from es.environments.wrappers import OneHot
 from es.errors import UsageError
 
 MAX_CHANNELS = 4  # of an image: gray, RGB, RGBA, or as many frames
-LEAST_SIDE = 28  # of an image: smaller arrays are grids of codes, whose mean says nothing
+MIN_SIDE = 28  # of an image: smaller arrays are grids of codes, whose mean says nothing
 MAX_NUMBERS = 2**20  # of an observation, or outputs for an action: each has many weights
 MAX_BOUND = 1e18  # a larger one means that there is none
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-LONGEST_SHOWN = 200  # characters of a space in an error
-FILTER = "gymnasium.wrappers:FilterObservation filter_keys=[...]"
-OWN = "a wrapper of your own (--env-wrapper my_module:my_wrapper)"
+MAX_SHOWN, MAX_KEYS = 200, 9  # characters of a space, and keys of a Dict, in an error
+CUSTOM = "a wrapper of your own (--env-wrapper my_module:my_wrapper)"
 
 
 def is_image(space: spaces.Space) -> bool:
@@ -32,7 +33,7 @@ def is_image(space: spaces.Space) -> bool:
         return False
     shape = space.shape
     has_channels = len(shape) == 3 and min(shape[0], shape[2]) <= MAX_CHANNELS
-    if not (has_channels or len(shape) == 2) or sorted(shape)[-2] < LEAST_SIDE:
+    if not (has_channels or len(shape) == 2) or sorted(shape)[-2] < MIN_SIDE:
         return False
     if space.dtype == np.uint8:
         return True
@@ -40,98 +41,70 @@ def is_image(space: spaces.Space) -> bool:
     return bool(numbers and (space.low == 0).all() and np.isin(space.high, (1, 255)).all())
 
 
-def is_vector(space: spaces.Space) -> bool:
-    """Return whether observations need not be flattened."""
-    return isinstance(space, spaces.Box) and len(space.shape) == 1
-
-
-def is_text(space: spaces.Space) -> bool:
-    """Return whether this is Text, or a space of a user's that holds texts."""
-    return space.dtype is not None and space.dtype.kind == "U"
-
-
-def without_text(space: spaces.Space) -> spaces.Space:
-    """Return the space without the Text entries of its Dicts, which a network cannot see."""
-    if not isinstance(space, spaces.Dict) or not list(texts(space)):
-        return space
-    kept = {key: part for key, part in space.items() if not is_text(part)}
-    return spaces.Dict({key: without_text(part) for key, part in kept.items()})
-
-
-def texts(space: spaces.Space, place: str = "") -> Iterator[str]:
-    """Yield the names of the Text entries of a Dict and of the Dicts in it."""
-    for key, part in space.items() if isinstance(space, spaces.Dict) else ():
-        yield from [f"{place}{key}"] if is_text(part) else ()
-        yield from texts(part, f"{place}{key}.")
-
-
-def picture_key(space: spaces.Space) -> str | None:
-    """Return the key of the picture that a Dict holds apart from Text, if it holds nothing else."""
-    seen = without_text(space)
-    if not isinstance(seen, spaces.Dict) or len(seen) != 1:
-        return None
-    ((key, part),) = seen.items()
-    return key if is_image(part) else None
-
-
-def take_picture(env: gymnasium.Env) -> gymnasium.Env:
-    """Return the environment with the only picture of its observations as the observation."""
-    space, key = env.observation_space, picture_key(env.observation_space)
-    if key is None or not isinstance(space, spaces.Dict):
-        return env
-    return gymnasium.wrappers.TransformObservation(env, itemgetter(key), space[key])
-
-
 def seen_as_image(space: spaces.Space) -> bool:
     """Return whether observations are images that are preprocessed already."""
     return space.shape == (1, 42, 42) and bool(np.isinf(getattr(space, "low", 0)).all())
 
 
-def as_vector(env: gymnasium.Env, name: str, *, shaped: bool = False) -> gymnasium.Env:
-    """Return the environment with its observations flattened; discrete ones become one-hot.
+def as_network_sees(env: gymnasium.Env, name: str, *, keeps_shape: bool = False) -> gymnasium.Env:
+    """Return the environment in wrappers that show its observations as the network sees them.
 
-    shaped: keep the shape of arrays, of stacked pictures, too, and the entries of a Dict apart.
-    The Text entries of Dicts are left out. Raise UsageError for other parts without a fixed number
-    of numbers, for pictures among other parts or with many channels, and for no numbers or too
-    many.
+    Those are images, (1, 42, 42), or vectors; Discrete becomes one-hot. keeps_shape: keep the shape
+    of arrays, and all of a Dict, for a --net module. Each wrapper is an ObservationWrapper. Raise
+    UsageError for parts without a fixed number of numbers, for images among other parts or with
+    many channels, and for no numbers or too many.
     """
-    space = without_text(env.observation_space)
+    space = env.observation_space
     refuse = partial(_refuse, f"--env-name {name}: its observations are", space)
-    apart = [space] if shaped else []
-    apart += space.values() if shaped and isinstance(space, spaces.Dict) else []
+    if isinstance(space, spaces.Dict) and len(space) == 1 and not keeps_shape:
+        ((key, part),) = space.items()
+        return as_network_sees(TransformObservation(env, itemgetter(key), part), name)
+    if is_image(space):
+        from es.environments.images import ImageObservation  # this loads kernels
+
+        return ImageObservation(env)
+    is_dict = isinstance(space, spaces.Dict)
+    entries = dict(space.items()) if isinstance(space, spaces.Dict) else {}
+    images = [key for key, part in entries.items() if is_image(part)]
+    supported = [key for key, part in entries.items() if isinstance(part, LEAVES)]
+    remedy = f"make a Box of it with {CUSTOM}"
     for part in _parts(space):
-        left_out = "" if part is space else f"leave it out with --env-wrapper {FILTER}, or "
         if not isinstance(part, LEAVES):
-            refuse(f"{type(part).__name__} cannot be seen: {left_out}make a Box of it with {OWN}")
-        shape = part.shape or ()
-        stacked = len(shape) > 2 and sorted(shape)[-2] >= LEAST_SIDE and part.dtype == np.uint8
-        if (is_image(part) or stacked) and not any(part is each for each in apart):
+            refuse(f"{type(part).__name__} is not supported: {_filter(supported)}{remedy}")
+        if _has_image(part) and not (keeps_shape and (is_dict or part is space)):
             refuse(
-                f"a picture is seen alone, with {MAX_CHANNELS} channels at most: {left_out}make "
-                f"such a one with {OWN}"
+                f"an image must be alone, with at most {MAX_CHANNELS} channels: "
+                f"{_filter(images[:1])}{remedy}"
             )
     if not 0 < spaces.flatdim(space) <= MAX_NUMBERS:
         refuse(
             f"they make a vector of {spaces.flatdim(space)} numbers, and 1 to {MAX_NUMBERS} are "
-            f"possible: make a smaller Box of them with {OWN}"
+            f"possible: make a smaller Box of them with {CUSTOM}"
         )
-    if is_vector(space) or (shaped and isinstance(space, spaces.Box)):
+    if is_dict and keeps_shape:
         return env
-    if shaped and isinstance(space, spaces.Dict):
-        from es.environments.parts import AsParts
-
-        return AsParts(env)
+    if isinstance(space, spaces.Box) and (len(space.shape) == 1 or keeps_shape):
+        return env
     if isinstance(space, spaces.Discrete):
         return OneHot(env, space)
-    return AsVector(env, space)
+    return FlattenObservation(env)
 
 
-class AsVector(gymnasium.wrappers.TransformObservation):
-    """Flatten what of the observations belongs to `space`. es_unseen: the Text entries left out."""
+def split(space: spaces.Space, observation: Any) -> list[Any] | None:
+    """Return the observations in a batch, as a vector environment has it; None for a single one."""
+    count = _count(space, observation)
+    return None if count is None else [*iterate(batch_space(space, count), observation)]
 
-    def __init__(self, env: gymnasium.Env, space: spaces.Space) -> None:
-        super().__init__(env, partial(spaces.flatten, space), spaces.flatten_space(space))
-        self.es_unseen = [*texts(env.observation_space)]
+
+def _count(space: spaces.Space, observation: Any) -> int | None:
+    """Return how many observations are in a batch, by the first part of it; None: it is none."""
+    if isinstance(space, spaces.Dict):
+        key = next(iter(space))
+        return _count(space[key], observation[key])
+    if isinstance(space, spaces.Tuple):
+        return _count(space[0], observation[0])
+    shape = np.shape(observation)
+    return shape[0] if len(shape) == len(space.shape or ()) + 1 else None
 
 
 def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
@@ -144,14 +117,11 @@ def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
     """
     refuse = partial(_refuse, f"--env-name {name}: its actions are", space)
     if not isinstance(space, LEAVES):
-        refuse(
-            "what is supported are Discrete, MultiDiscrete, MultiBinary and Box: make "
-            f"them of one of these with {OWN}"
-        )
+        refuse(f"they must be Discrete, MultiDiscrete, MultiBinary or Box: use {CUSTOM}")
     if not 0 < spaces.flatdim(space) <= MAX_NUMBERS:
         refuse(
             f"they need {spaces.flatdim(space)} outputs, and 1 to {MAX_NUMBERS} are possible: make "
-            f"them of fewer with {OWN}"
+            f"them of fewer with {CUSTOM}"
         )
     if isinstance(space, spaces.Discrete):
         return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
@@ -164,7 +134,7 @@ def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
         return {"kind": "multi-binary", "shape": shape}
     bounds = np.stack([space.low.reshape(-1), space.high.reshape(-1)]).astype(np.float64)
     if np.abs(bounds).max() > MAX_BOUND:
-        refuse(f"they need finite bounds (below {MAX_BOUND:g}): set some with {OWN}")
+        refuse(f"they need finite bounds (below {MAX_BOUND:g}): set some with {CUSTOM}")
     low, high = bounds.tolist()
     described = {"kind": "box", "low": low, "high": high, "shape": shape, "dtype": dtype}
     return described | {"bins": None, "noise": 0.0, "squash": "tanh"}
@@ -179,6 +149,21 @@ def _parts(space: spaces.Space) -> Iterator[spaces.Space]:
         yield space
 
 
+def _filter(keys: Sequence[str]) -> str:
+    """Return the start of a remedy: how to keep some entries of a Dict, or ""."""
+    if not keys:
+        return ""
+    shown = [*keys] if len(keys) <= MAX_KEYS else "[...]"
+    return f'--env-wrapper gymnasium.wrappers:FilterObservation "filter_keys={shown}", or '
+
+
+def _has_image(space: spaces.Space) -> bool:
+    """Return whether this is an image, or a stack of images, which no network takes."""
+    shape = space.shape or ()
+    stacked = len(shape) > 2 and sorted(shape)[-2] >= MIN_SIDE and space.dtype == np.uint8
+    return is_image(space) or stacked
+
+
 def _refuse(complaint: str, space: spaces.Space, remedy: str) -> NoReturn:
-    shown = textwrap.shorten(str(space), LONGEST_SHOWN, placeholder=" ...")
+    shown = textwrap.shorten(str(space), MAX_SHOWN, placeholder=" ...")
     raise UsageError(f"{complaint} {shown}; {remedy}")

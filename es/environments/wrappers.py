@@ -1,13 +1,16 @@
-"""Wrappers that change how an environment is played."""
+"""Wrappers: those that change how an environment is played, and those that a user gives."""
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from es.algorithm.noise import Stream, derive_seeds
+from es.errors import UsageError, as_usage_error, find_named
 from es.rollouts.episode import as_number
 
 Outcome = tuple[Any, Any, bool, bool, dict[str, Any]]
@@ -19,6 +22,51 @@ def layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
     while isinstance(env, gymnasium.Wrapper):
         env = env.env
         yield env
+
+
+def wrap(env: gymnasium.Env, wrappers: Sequence[Mapping[str, Any]]) -> gymnasium.Env:
+    """Return the environment in its described wrappers, the first one innermost.
+
+    wrappers: {"name": "MODULE:CALLABLE", "kwargs": {...}}. Raise UsageError if one cannot be made.
+    """
+    for wrapper in wrappers:
+        name, kwargs = wrapper["name"], wrapper["kwargs"]
+        arguments = "".join(f" {key}={value}" for key, value in kwargs.items())
+        flag = f"--env-wrapper {name}{arguments}"
+        make = find_named("--env-wrapper", name, "wrapper")
+        with as_usage_error(f"{flag}: cannot be made"):
+            made = make(env, **_arrays(make, kwargs))
+        if not isinstance(made, gymnasium.Env):
+            raise UsageError(f"{flag}: makes a {type(made).__name__}, not an environment")
+        refuse_statistics(made, flag)
+        env = made
+    return env
+
+
+def refuse_statistics(env: gymnasium.Env, flag: str) -> None:
+    """Raise UsageError, which names `flag`, if a wrapper keeps statistics of what it has seen.
+
+    Each worker process would have other statistics, and no checkpoint would hold them.
+    """
+    for layer in layers(env):
+        normalizes = isinstance(layer, NormalizeObservation | NormalizeReward)
+        if normalizes and getattr(layer, "update_running_mean", True):
+            raise UsageError(
+                f"{flag}: {type(layer).__name__} keeps running statistics, which would differ "
+                "between worker processes. Remove it. --obs-norm normalises observations; rewards "
+                "need no scale, since returns are ranked"
+            )
+
+
+def _arrays(make: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments, of which lists are arrays where the callable's annotation has these."""
+    # An annotation may be a class, a union, or a string.
+    parameters = inspect.signature(make).parameters.items()
+    wants = {key for key, parameter in parameters if "ndarray" in str(parameter.annotation)}
+    return {
+        key: np.array(value) if key in wants and isinstance(value, list | tuple) else value
+        for key, value in kwargs.items()
+    }
 
 
 class FreshWorld(gymnasium.Wrapper):
@@ -38,14 +86,15 @@ class FreshWorld(gymnasium.Wrapper):
 class SeededSpaces(gymnasium.Wrapper):
     """Seed the spaces of an environment and its wrappers at each reset, since a reset may sample.
 
-    A worker's first episode would otherwise draw from a generator without a seed, and each further
-    one from where the episode before it has left the generator.
+    An episode would otherwise depend on those that the process has played before.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
         both = [
-            each for layer in layers(env) for each in (layer.observation_space, layer.action_space)
+            space
+            for layer in layers(env)
+            for space in (layer.observation_space, layer.action_space)
         ]
         self._spaces = [*{id(space): space for space in both}.values()]
         self.step = env.step  # type: ignore[method-assign]  # nothing changes there
@@ -81,7 +130,7 @@ class FrameSkip(gymnasium.Wrapper):
 class OneHot(gymnasium.ObservationWrapper):
     """Show the numbers of a Discrete space as one-hot vectors.
 
-    Gymnasium's flatten makes them of integers, which the kernels do not take as such.
+    Gymnasium's FlattenObservation makes integers of them, for which the MLP needs longer.
     """
 
     def __init__(self, env: gymnasium.Env, space: spaces.Discrete) -> None:

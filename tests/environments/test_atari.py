@@ -1,115 +1,129 @@
+"""Atari games: names, images, sticky actions and the start of an episode."""
+
 import re
+from typing import Any
 
 import ale_py
-import cv2
 import gymnasium
 import numpy as np
 import pytest
 
 from es.environments.atari import AtariImages
-from es.environments.images import ImageNormalizer
-from es.envs import describe_env, make_env
+from es.environments.images import ImageObservation
+from es.envs import Preprocessor, describe_env, make_bare_env, make_env
 
 GAMES = sorted(
     match[1] for key in gymnasium.registry if (match := re.fullmatch(r"ALE/(\w+)-v5", key))
 )
 
 
-@pytest.mark.parametrize("game", GAMES)
-def test_old_atari_names_keep_frameskip_and_stickiness(game):
-    skip = 3 if game == "SpaceInvaders" else 4
-    for version, sticky in (("v0", 0.25), ("v3", 0.0), ("v4", 0.0)):
-        assert describe_env(f"{game}Deterministic-{version}") == {
-            "id": f"ALE/{game}-v5",
-            "kwargs": {"frameskip": skip, "repeat_action_probability": sticky},
-            "frame_skip": 1,
-            "noop_max": 0,
-        }
-
-
-def test_every_game_of_the_emulator_is_covered():
+def test_old_names_keep_frameskip_and_stickiness_of_every_game():
     assert len(GAMES) > 100
-    assert {"Pong", "Breakout", "SpaceInvaders", "MontezumaRevenge"} <= set(GAMES)
+    for game in GAMES:
+        skip = 3 if game == "SpaceInvaders" else 4
+        for version, sticky in (("v0", 0.25), ("v3", 0.0), ("v4", 0.0)):
+            assert describe_env(f"{game}Deterministic-{version}") == {
+                "id": f"ALE/{game}-v5",
+                "kwargs": {"frameskip": skip, "repeat_action_probability": sticky},
+                "frame_skip": 1,
+                "noop_max": 0,
+            }
 
 
 @pytest.mark.parametrize(
-    ("name", "repeats"), [("PongDeterministic-v4", 0.0), ("ALE/Pong-v5", 0.25)]
+    ("name", "kwargs"),
+    [
+        ("PongDeterministic-v4", {}),
+        ("BerzerkDeterministic-v4", {}),  # whose reset draws random numbers
+        ("SpaceInvadersDeterministic-v4", {"frameskip": (2, 5)}),
+        ("BoxingDeterministic-v4", {"obs_type": "grayscale"}),
+        ("PongDeterministic-v4", {"max_num_frames_per_episode": 200}),
+    ],
 )
-def test_the_emulator_is_made_with_the_described_settings(name, repeats):
-    env = make_env(describe_env(name))
-    emulator = env.unwrapped
-    assert isinstance(emulator, ale_py.AtariEnv)
-    assert emulator.ale.getFloat("repeat_action_probability") == repeats
-    start = emulator.ale.getEpisodeFrameNumber()
-    env.reset(seed=0)
-    env.step(0)
-    assert emulator.ale.getEpisodeFrameNumber() - start == 4
-
-
-ATARI = [
-    ("ALE/Pong-v5", {}),
-    ("PongDeterministic-v4", {}),
-    ("ALE/Breakout-v5", {"repeat_action_probability": 0.25}),
-    ("ALE/SpaceInvaders-v5", {"frameskip": (2, 5)}),
-    ("ALE/Berzerk-v5", {}),
-    ("ALE/Boxing-v5", {"obs_type": "grayscale"}),
-    ("ALE/Pong-v5", {"repeat_action_probability": 0.9}),  # the last action of the episode before
-    ("ALE/Pong-v5", {"max_num_frames_per_episode": 200}),
-    ("Pong-v4", {}),
-]
-
-
-@pytest.mark.parametrize(("name", "kwargs"), ATARI)
-def test_atari_games_are_played_as_gymnasium_plays_them(name, kwargs):
-    """The same rewards and ends for the same seed, and images as defined: crop, 80x80, 42x42, mean
-    of the colours, 0..1, but for what rounding to bytes in between loses."""
+def test_a_game_is_played_as_gymnasium_plays_it_and_seen_as_its_screens_are(name, kwargs):
+    """The fast path, and the matrices over Gymnasium's screens, which load_policy uses."""
     description = describe_env(name)
     description["kwargs"].update(kwargs)
-    ours = make_env(description)
-    theirs = gymnasium.make(description["id"], disable_env_checker=True, **description["kwargs"])
-    assert isinstance(ours, AtariImages)
+    env: Any = make_env(description)
+    assert isinstance(env, AtariImages)
+    bare = make_bare_env(description)
+    preprocess = Preprocessor(bare, description)
     for seed in (5, 2**31 - 1, 5):
-        frame, _ = theirs.reset(seed=seed)
-        observation, _ = ours.reset(seed=seed)
-        normalizer = ImageNormalizer()
-        normalizer.reset()
-        ours.action_space.seed(seed)
-        for _ in range(150):
-            small = cv2.resize(cv2.resize(frame[34:194, :160], (80, 80)), (42, 42))
-            expected = small.reshape(42, 42, -1).mean(axis=2, dtype=np.float32) / 255
-            np.testing.assert_allclose(ours._view.image.reshape(42, 42), expected, atol=0.004)
-            assert np.array_equal(observation, normalizer(ours._view.image))
-            action = ours.action_space.sample()
-            frame, *expected_outcome, _ = theirs.step(action)
-            observation, *outcome, _ = ours.step(action)
-            assert outcome == expected_outcome
+        screen, _ = bare.reset(seed=seed)
+        observation, _ = env.reset(seed=seed)
+        preprocess.reset()
+        env.action_space.seed(seed)
+        for _ in range(100):
+            np.testing.assert_allclose(preprocess(screen), observation, atol=1e-4)
+            action = env.action_space.sample()
+            screen, *expected, _ = bare.step(action)
+            observation, *outcome, _ = env.step(action)
+            assert outcome == expected
             if outcome[1] or outcome[2]:
                 break
-    ours.close()
-    theirs.close()
+    env.close()
+    bare.close()
 
 
-def test_most_games_start_again_without_loading():
-    pong, berzerk = (make_env(describe_env(f"ALE/{name}-v5")) for name in ("Pong", "Berzerk"))
-    assert isinstance(pong, AtariImages)
-    assert isinstance(berzerk, AtariImages)
-    assert pong._restart is not None
-    assert berzerk._restart is None  # it draws random numbers while it starts
+def test_a_wrapper_of_rewards_leaves_what_is_seen_as_it_is():
+    settings: dict[str, Any] = {"noop_max": 9, "fire_reset": True}
+    name = "BreakoutDeterministic-v4"
+    wrapper = ("gymnasium.wrappers:ClipReward", "min_reward=-1")
+    env, wrapped = (
+        make_env(describe_env(name, env_wrapper=words, **settings)) for words in ((), wrapper)
+    )
+    assert isinstance(wrapped.env.env, ImageObservation)  # type: ignore[attr-defined]
+    for seed in (3, 4):
+        expected, observation = env.reset(seed=seed)[0], wrapped.reset(seed=seed)[0]
+        env.action_space.seed(seed)
+        for _ in range(30):
+            np.testing.assert_allclose(observation, expected, atol=1e-4)
+            action = env.action_space.sample()
+            expected, observation = env.step(action)[0], wrapped.step(action)[0]
 
 
-def test_an_atari_game_without_a_seed_is_played_on():
+def record(env):
+    """Return the list of codes that the environment plays from now on, a frame each."""
+    played, act = [], env._act
+
+    def play(code):
+        played.append(code)
+        return act(code)
+
+    env._act = play
+    return played
+
+
+def test_sticky_actions_repeat_frames_by_the_described_probability():
+    env: Any = make_env(describe_env("ALE/Pong-v5"))
+    assert isinstance(env.unwrapped, ale_py.AtariEnv)
+    assert env.unwrapped.ale.getFloat("repeat_action_probability") == 0  # or both would repeat
+    played = record(env)
+    env.reset(seed=1)
+    for step in range(500):
+        env.step(2 + step % 2)
+    chosen = np.array([env._actions[2 + step % 2] for step in range(500)])
+    # Frame k of a step still plays the action before it if all frames up to it have repeated.
+    for frame in (0, 1):
+        share = (np.array(played).reshape(-1, 4)[:, frame] != chosen).mean()
+        assert share == pytest.approx(0.25 ** (frame + 1), abs=0.05)
+
+
+def test_the_last_action_of_an_episode_is_not_repeated_in_the_next():
+    env: Any = make_env(describe_env("ALE/Pong-v5", sticky_actions=1.0))
+    env.reset(seed=1)
+    env._played = env._actions[2]
+    env.reset(seed=1)
+    played = record(env)
+    env.step(2)
+    assert {*played} == {ale_py.Action.NOOP}
+
+
+def test_an_episode_without_a_seed_starts_anew():
     env = make_env(describe_env("PongDeterministic-v4"))
     env.reset(seed=1)
     env.step(0)
-    assert env.reset()[0].std() == pytest.approx(1, abs=1e-3)
-
-
-def test_each_episode_starts_with_a_fresh_normaliser():
-    env = make_env(describe_env("PongDeterministic-v4"))
-    first = env.reset(seed=1)[0].copy()
-    for _ in range(30):
-        env.step(2)
-    again, _ = env.reset(seed=1)
-    assert np.array_equal(first, again)
-    assert abs(float(first.mean())) < 1e-4  # the first frame is normalised by itself
-    assert float(first.std()) == pytest.approx(1, abs=1e-3)
+    observation = env.reset()[0]
+    # The first image of an episode is normalised by itself.
+    assert observation.mean() == pytest.approx(0, abs=1e-4)
+    assert observation.std() == pytest.approx(1, abs=1e-3)

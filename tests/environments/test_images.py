@@ -5,61 +5,102 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from es.environments.images import ImageNormalizer, ImageView, PreprocessImage, preprocess
+from es.algorithm.noise import Stream, derive_seeds
+from es.environments import images
+from es.environments.images import ImageNormalizer, ImageObservation, gather_frames, resampling
 from es.envs import describe_env, make_env
-from tests.environments.test_spaces import Showing
+from tests.strange import Strange
 
 
-def test_shrinking_against_the_definition():
-    """Noise: every pixel differs from its neighbours."""
-    frame = np.random.default_rng(0).integers(0, 256, (160, 160, 3), dtype=np.uint8)
-    small = cv2.resize(cv2.resize(frame, (80, 80)), (42, 42)).astype(np.float64)
-    result = preprocess(frame)
-    assert result.shape == (1, 42, 42)
-    assert result.dtype == np.float32
-    np.testing.assert_allclose(result[0], small.mean(axis=2) / 255, atol=1e-6)
+@pytest.mark.parametrize("size", [28, 96, 160, 601])
+def test_the_matrix_is_that_of_two_bilinear_resizes(size):
+    expected = cv2.resize(cv2.resize(np.eye(size), (size, 80)), (size, 42))
+    np.testing.assert_allclose(resampling(size), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["float16", "float64", "int64", "uint16", "bool", "list"])
-def test_a_picture_of_another_type_than_its_space_is_seen_as_its_numbers(kind):
-    """Of which whole numbers are bytes, and floats are not rounded to these."""
-    env = Showing(spaces.Box(0, 255, (40, 50, 3), np.uint8))
-    frame = np.random.default_rng(0).integers(0, 2 if kind == "bool" else 256, (40, 50, 3))
-    given = frame.tolist() if kind == "list" else frame.astype(kind)
-    views = [ImageView(env) for _ in range(2)]
-    for view in views:
-        view.reset()
-    seen, expected = views[0](given), views[1](frame.astype(np.uint8))
-    np.testing.assert_allclose(seen, expected, atol=0.1 if "float" in kind else 0)
+def test_a_frame_is_shrunk_as_by_two_resizes_of_its_gray_pixels():
+    frame = np.random.default_rng(0).integers(0, 256, (96, 120, 3), dtype=np.uint8)
+    gray = frame.mean(axis=2, dtype=np.float32) / 255
+    expected = cv2.resize(cv2.resize(gray, (80, 80)), (42, 42))
+    env = ImageObservation(Strange(spaces.Box(0, 255, frame.shape, np.uint8)))
+    np.testing.assert_allclose(env.shrink(frame), expected, atol=1e-6)
 
 
-def test_images_that_are_not_atari_screens_are_seen_whole():
-    frame = np.zeros((96, 96, 3), np.uint8)
-    frame[:10] = 255
-    seen = preprocess(frame)[0]
-    assert seen[0].mean() == pytest.approx(1, abs=0.01)
-    assert seen[-1].mean() == 0
-    assert preprocess(frame[..., 0]).shape == (1, 42, 42)
+def test_images_of_other_shapes_and_types_are_seen_alike():
+    upright = np.zeros((60, 80, 3), np.uint8)
+    upright[:30] = 200
+    for frame in (
+        upright, upright[..., 0], np.moveaxis(upright, 2, 0), upright[..., [0, 1, 2, 0]],
+        (upright / 255).astype(np.float32), upright.astype(np.float64),
+    ):  # fmt: skip
+        high = 255 if frame.max() > 1 else 1
+        env = ImageObservation(Strange(spaces.Box(0, high, frame.shape, frame.dtype.type)))
+        image = env.shrink(frame)
+        assert image[:20] == pytest.approx(200 / 255)
+        assert image[22:] == pytest.approx(0)
+    with pytest.raises(ValueError, match=r"shape \(84, 84\), not \(60, 80, 3\)"):
+        env.observation(np.zeros((84, 84)))
 
 
 def test_the_normaliser_against_its_formula():
     """Exponential averages of mean and deviation, each divided by 1 - alpha^t."""
     normalizer, alpha = ImageNormalizer(), 0.9999
     normalizer.reset()
-    images = np.random.default_rng(0).random((30, 1, 42, 42)).astype(np.float32)
-    for t, image in enumerate(images, start=1):
+    frames = np.random.default_rng(0).random((30, 1, 42, 42)).astype(np.float32)
+    for t, image in enumerate(frames, start=1):
         weights = [(1 - alpha) * alpha ** (t - k) for k in range(1, t + 1)]
-        mean = sum(w * float(x.mean()) for w, x in zip(weights, images, strict=False))
-        std = sum(w * float(x.std()) for w, x in zip(weights, images, strict=False))
+        mean = sum(w * float(x.mean()) for w, x in zip(weights, frames, strict=False))
+        std = sum(w * float(x.std()) for w, x in zip(weights, frames, strict=False))
         expected = (image - mean / (1 - alpha**t)) / (std / (1 - alpha**t) + 1e-8)
         result = normalizer(image.reshape(-1))
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_other_images_start_with_a_fresh_normaliser_too():
+def test_an_episode_starts_with_a_new_normaliser():
     env = make_env(describe_env("CarRacing-v3", ["continuous=False"]))
-    assert isinstance(env, PreprocessImage)
+    assert isinstance(env, ImageObservation)
     first = env.reset(seed=1)[0].copy()
     env.step(3)
     assert np.array_equal(env.reset(seed=1)[0], first)
     env.close()
+
+
+def test_a_screen_that_changes_here_and_there_is_shrunk():
+    rng = np.random.default_rng(1)
+    first = np.array([0, 2, 4], np.int64)
+    taps = rng.random(12, dtype=np.float32)
+    table = rng.random(256, dtype=np.float32)
+    screen = rng.integers(0, 255, (8, 8), dtype=np.uint8)
+    seen = ~screen
+    rows, image = np.empty(24, np.float32), np.empty(9, np.float32)
+    for step in range(20):
+        assert images.shrink_screen(screen, seen, table, first, taps, rows, image)
+        matrix = np.zeros((3, 8))
+        for i in range(3):
+            matrix[i, first[i] : first[i] + 4] = taps[4 * i : 4 * i + 4]
+        expected = matrix @ table[screen].astype(np.float64) @ matrix.T
+        np.testing.assert_allclose(image.reshape(3, 3), expected, rtol=1e-5)
+        screen[step % 8, rng.integers(8)] = rng.integers(0, 255)
+    table[255] = -1e6
+    screen[3, 3] = 255
+    assert not images.shrink_screen(screen, seen, table, first, taps, rows, image)
+
+
+def test_the_reference_batch_has_frames_of_random_play_from_far_apart():
+    description = describe_env("PongDeterministic-v4")
+    frames = gather_frames(make_env(description), 3)
+    assert frames.shape == (128, 1, 42, 42)
+    assert np.array_equal(gather_frames(make_env(description), 3), frames)
+    assert not np.array_equal(gather_frames(make_env(description), 4), frames)
+    env = make_env(description)
+    env.action_space.seed(3)
+    env.reset(seed=derive_seeds(3, 0, Stream.VBN_BATCH, 1)[0])
+    steps: dict[bytes, int] = {}
+    over = False
+    while not over:
+        observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        steps[observation.tobytes()] = len(steps)
+        over = terminated or truncated
+    places = [steps[frame.tobytes()] for frame in frames[:60]]
+    assert places == sorted(places)
+    assert places[-1] - places[0] > 200

@@ -1,195 +1,161 @@
-from typing import Any
+"""Observations as vectors or images, and descriptions of actions."""
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces, wrappers
 
-from es.environments.images import ImageView, PreprocessImage
-from es.environments.spaces import as_vector, describe_actions, is_image, take_picture
+from es.environments.images import ImageObservation
+from es.environments.spaces import as_network_sees, describe_actions, is_image, split
 from es.errors import UsageError
+from tests.strange import Strange
 
-
-class Showing(gymnasium.Env):
-    """Shows samples of a space."""
-
-    def __init__(self, space):
-        self.observation_space, self.action_space = space, spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        self.observation_space.seed(seed)
-        return self.observation_space.sample(), {}
-
-    def step(self, action):
-        return self.observation_space.sample(), 0.0, False, False, {}
-
-
-def flat(space, seed=1):
-    """A first observation as the policy sees it, and as it is."""
-    env = as_vector(Showing(space), "Some-v0")
-    observation = np.asarray(env.reset(seed=seed)[0])
-    assert env.observation_space.shape == observation.shape
-    space.seed(seed)
-    return observation.tolist(), space.sample()
-
-
-def test_discrete_observations_are_one_hot():
-    ours, number = flat(spaces.Discrete(5, start=3))
-    assert ours == [1.0 if 3 + i == number else 0.0 for i in range(5)]
-    env = as_vector(Showing(spaces.Discrete(5, start=3)), "Some-v0")
-    first = env.reset(seed=1)[0]
-    assert env.observation_space.contains(first)
-    assert first.dtype == np.float32  # which kernels take as it is
-    before = first.tolist()
-    for _ in range(5):
-        env.step(0)
-    assert first.tolist() == before  # each is an array of its own
-    ours, numbers = flat(spaces.MultiDiscrete([2, 3]))
-    assert ours == [*np.eye(2)[numbers[0]], *np.eye(3)[numbers[1]]]
-
-
-def test_dict_and_tuple_observations_are_flattened():
-    box = spaces.Box(-1, 1, (2, 2), np.float64)
-    ours, parts = flat(spaces.Dict(a=box, b=spaces.Tuple([spaces.Discrete(2), box])))
-    expected = [*parts["a"].reshape(-1), *np.eye(2)[parts["b"][0]], *parts["b"][1].reshape(-1)]
-    assert ours == pytest.approx(expected)
-
-
-def test_the_texts_of_dicts_are_left_out_and_named():
-    """MiniGrid's is a space of its own, whose elements are texts."""
-    own: spaces.Space = spaces.Space(dtype=str)
-    inner = spaces.Dict(c=spaces.Discrete(2), d=own)
-    env: Any = as_vector(Showing(spaces.Dict(a=spaces.Text(5), b=BOX, e=inner)), "Some-v0")
-    seen = {"a": "some", "b": np.array([0.5, -0.5], np.float32), "e": {"c": 1, "d": "other"}}
-    assert env.observation_space.shape == (4,)
-    assert env.observation(seen).tolist() == [0.5, -0.5, 0, 1]
-    assert env.es_unseen == ["a", "e.d"]
-
-
-def test_the_only_picture_of_a_dict_is_the_observation():
-    """As FilterObservation leaves it: ViZDoom's lies beside numbers."""
-    env = Showing(spaces.Dict(picture=PICTURE, numbers=BOX, words=spaces.Text(5)))
-    assert take_picture(env) is env
-    alone = take_picture(wrappers.FilterObservation(env, ["picture", "words"]))
-    assert is_image(alone.observation_space)
-    assert alone.reset(seed=1)[0] in PICTURE
-
-
-def test_boxes_of_any_shape_are_flattened():
-    ours, numbers = flat(spaces.Box(-1, 1, (2, 3)))
-    assert ours == numbers.reshape(-1).tolist()
-    assert len(flat(spaces.Box(-1, 1, ()))[0]) == 1
-    vector = Showing(spaces.Box(-1, 1, (3,)))
-    assert as_vector(vector, "Some-v0") is vector
-
-
-BOX, NUMBER, PICTURE = (
-    spaces.Box(-1, 1, (2,)), spaces.Discrete(2), spaces.Box(0, 255, (60, 80, 3), np.uint8)
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("space", "words"),
-    [
-        (spaces.Text(5), "Text cannot be seen: make a Box of it with a wrapper"),
-        (spaces.Sequence(NUMBER), "Sequence cannot be seen"),
-        (spaces.Graph(NUMBER, None), "Graph cannot be seen"),
-        (spaces.Tuple([NUMBER, spaces.Text(5)]), "Text cannot be seen: leave it out with"),
-        (spaces.Dict(a=spaces.Text(5)), "a vector of 0 numbers"),
-        (
-            spaces.Dict(a=NUMBER, b=spaces.Sequence(NUMBER)),
-            "--env-wrapper gymnasium.wrappers:FilterObservation filter_keys=[...]",
-        ),
-        (spaces.Dict(a=BOX, b=spaces.Tuple([PICTURE])), "a picture is seen alone"),
-        (spaces.Tuple([spaces.Box(0, 1, (3, 60, 80))]), "FilterObservation filter_keys"),
-        (spaces.Box(0, 255, (4, 96, 96, 3), np.uint8), "with 4 channels at most: make such a one"),
-        (spaces.Box(0, 255, (84, 84, 12), np.uint8), "with 4 channels at most: make such a one"),
-        (spaces.Box(-1, 1, (0,)), "a vector of 0 numbers"),
-        (spaces.Dict({}), "a vector of 0 numbers"),
-        (spaces.Tuple(()), "a vector of 0 numbers"),
-        (spaces.Discrete(2**40), "a vector of 1099511627776 numbers, and 1 to 1048576 are"),
-        (spaces.MultiDiscrete([2**31 - 1] * 3), "a vector of 6442450941 numbers"),
-    ],
-)
-def test_observations_that_the_networks_cannot_see_are_errors(space, words):
-    with pytest.raises(UsageError, match="--env-name Some-v0: its observations are") as refused:
-        as_vector(Showing(space), "Some-v0")
-    assert words in str(refused.value)
-    assert str(refused.value).endswith("(--env-wrapper my_module:my_wrapper)")
-
-
-def test_the_end_of_an_error_is_not_cut_off():
-    many = {f"part {number}": BOX for number in range(99)}
-    with pytest.raises(UsageError, match=r"part 0.* \.\.\.; Graph cannot be seen.*my_wrapper\)$"):
-        as_vector(Showing(spaces.Dict(many | {"g": spaces.Graph(NUMBER, None)})), "Some-v0")
-
-
-def test_the_wrappers_that_errors_name_help():
-    parts = Showing(spaces.Dict(picture=PICTURE, words=spaces.Text(5), numbers=BOX))
-    numbers = as_vector(wrappers.FilterObservation(parts, ["numbers"]), "Some-v0")
-    assert numbers.observation_space.shape == (2,)
-    picture = wrappers.TransformObservation(parts, lambda parts: parts["picture"], PICTURE)
-    assert is_image(picture.observation_space)
-    for actions in (
-        spaces.Box(-np.inf, np.inf, (2,)), spaces.Dict(a=BOX)
-    ):  # fmt: skip
-        env = Showing(BOX)
-        env.action_space = actions
-        described = describe_actions(wrappers.TransformAction(env, dict, BOX).action_space, "")
-        assert described["kind"] == "box"
+BOX, NUMBER = spaces.Box(-1, 1, (2,)), spaces.Discrete(2)
 
 
 def images(*shape):
     return spaces.Box(0, 255, shape, np.uint8)
 
 
-def test_images_are_bytes_of_two_or_three_dimensions():
+PICTURE = images(60, 80, 3)
+
+
+def flat(space):
+    """Return a first observation as the network sees it, and as it is."""
+    env = as_network_sees(Strange(space), "Some-v0")
+    vector = np.asarray(env.reset(seed=1)[0])
+    assert env.observation_space.shape == vector.shape
+    space.seed(1)
+    return vector.tolist(), space.sample()
+
+
+def test_discrete_observations_are_one_hot():
+    vector, number = flat(spaces.Discrete(5, start=3))
+    assert vector == [1.0 if 3 + i == number else 0.0 for i in range(5)]
+    env = as_network_sees(Strange(spaces.Discrete(5, start=3)), "Some-v0")
+    first = env.reset(seed=1)[0]
+    assert first.dtype == np.float32  # which kernels take as it is
+    before = first.tolist()
+    for _ in range(5):
+        env.step(0)
+    assert first.tolist() == before  # each is an array of its own
+    vector, numbers = flat(spaces.MultiDiscrete([2, 3]))
+    assert vector == [*np.eye(2)[numbers[0]], *np.eye(3)[numbers[1]]]
+
+
+def test_dicts_tuples_and_boxes_of_any_shape_are_flattened():
+    box = spaces.Box(-1, 1, (2, 2), np.float64)
+    vector, parts = flat(spaces.Dict(a=box, b=spaces.Tuple([spaces.Discrete(2), box])))
+    expected = [*parts["a"].reshape(-1), *np.eye(2)[parts["b"][0]], *parts["b"][1].reshape(-1)]
+    assert vector == pytest.approx(expected)
+    vector, numbers = flat(spaces.Box(-1, 1, (2, 3)))
+    assert vector == numbers.reshape(-1).tolist()
+    assert len(flat(spaces.Box(-1, 1, ()))[0]) == 1
+    env = Strange(BOX)
+    assert as_network_sees(env, "Some-v0") is env
+
+
+def test_the_only_entry_of_a_dict_is_the_observation():
+    env = Strange(spaces.Dict(picture=PICTURE, numbers=BOX))
+    alone = as_network_sees(wrappers.FilterObservation(env, ["picture"]), "Some-v0")
+    assert isinstance(alone, ImageObservation)
+    assert alone.reset(seed=1)[0].shape == (1, 42, 42)
+    assert len(flat(spaces.Dict(a=spaces.Discrete(3)))[0]) == 3
+
+
+def test_a_custom_network_sees_arrays_in_their_shape_and_dicts_as_they_are():
+    for kept in (spaces.Box(-1, 1, (2, 3)), spaces.Dict(a=BOX, b=NUMBER, picture=PICTURE)):
+        env = Strange(kept)
+        assert as_network_sees(env, "Some-v0", keeps_shape=True) is env
+    for space, shape in ((NUMBER, (2,)), (PICTURE, (1, 42, 42))):
+        seen = as_network_sees(Strange(space), "Some-v0", keeps_shape=True)
+        assert seen.observation_space.shape == shape
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (spaces.Text(5), "Text is not supported: make a Box of it with a wrapper"),
+        (spaces.Sequence(NUMBER), "Sequence is not supported"),
+        (spaces.Tuple([NUMBER, spaces.Text(5)]), "Text is not supported"),
+        (
+            spaces.Dict(a=NUMBER, b=spaces.Text(5)),
+            "--env-wrapper gymnasium.wrappers:FilterObservation \"filter_keys=['a']\", or make",
+        ),
+        (spaces.Dict(a=BOX, b=spaces.Tuple([PICTURE])), "an image must be alone"),
+        (spaces.Dict(a=BOX, p=PICTURE), "FilterObservation \"filter_keys=['p']\", or make"),
+        (images(4, 96, 96, 3), "with at most 4 channels"),
+        (images(84, 84, 12), "with at most 4 channels"),
+        (spaces.Box(-1, 1, (0,)), "a vector of 0 numbers"),
+        (spaces.Dict({}), "a vector of 0 numbers"),
+        (spaces.Discrete(2**40), "a vector of 1099511627776 numbers, and 1 to 1048576 are"),
+        (
+            spaces.Dict({f"part {i}": BOX for i in range(99)} | {"g": spaces.Graph(NUMBER, None)}),
+            " ...; Graph is not supported",
+        ),
+    ],
+)
+def test_observations_that_the_networks_cannot_see_are_errors(space, words):
+    with pytest.raises(UsageError, match="--env-name Some-v0: its observations are") as refused:
+        as_network_sees(Strange(space), "Some-v0")
+    assert words in str(refused.value)
+    assert str(refused.value).endswith("(--env-wrapper my_module:my_wrapper)")
+
+
+def test_images_are_bytes_or_bounded_numbers_and_not_too_small():
     for shape in ((60, 80), (60, 80, 1), (60, 80, 3), (60, 80, 4), (3, 60, 80), (4, 84, 84)):
         assert is_image(images(*shape))
-    for space in (images(128), images(60, 80, 9), images(0, 84, 84), images(60, 60, 60, 3)):
-        assert not is_image(space)
-
-
-def test_bytes_too_small_for_a_picture_are_seen_as_they_are():
-    """MiniGrid's codes, and grids of other games."""
-    for shape in ((7, 7, 3), (25, 25, 3), (3, 21, 79), (21, 79)):
-        assert not is_image(images(*shape))
-        ours, codes = flat(images(*shape))
-        assert ours == codes.reshape(-1).tolist()
-
-
-def test_images_may_be_numbers_with_the_bounds_of_one():
     assert is_image(spaces.Box(0, 1, (60, 80, 3)))
     assert is_image(spaces.Box(0, 255, (3, 60, 80), np.float64))
     for space in (
+        images(128), images(60, 80, 9), images(0, 84, 84), images(60, 60, 60, 3),
+        images(7, 7, 3), images(25, 25, 3), images(3, 21, 79), images(21, 79),  # grids of codes
         spaces.Box(0, 1, (60, 80)), spaces.Box(-1, 1, (60, 80, 3)), spaces.Box(0, 1, (60, 80, 9)),
         spaces.Box(0, 1, (8, 8, 3)), spaces.Box(0, 1, (60, 80, 3), np.int8),
     ):  # fmt: skip
         assert not is_image(space)
 
 
-def test_images_of_other_shapes_are_seen_alike():
-    """A bright upper half, in every order of its dimensions and as numbers."""
-    upright = np.zeros((60, 80, 3), np.uint8)
-    upright[:30] = 200
-    expected = None
-    for frame in (
-        upright, upright[..., 0], np.moveaxis(upright, 2, 0), upright[..., [0, 1, 2, 0]],
-        (upright / 255).astype(np.float32), upright.astype(np.float64),
-    ):  # fmt: skip
-        high = 255 if frame.max() > 1 else 1
-        space = spaces.Box(0, high, frame.shape, frame.dtype.type)
-        showing = Showing(space)
-        env = PreprocessImage(showing, ImageView(showing))
-        env._view.reset()
-        seen = env.observation(frame)
-        assert seen.shape == (1, 42, 42)
-        assert seen[0, :20].min() > seen[0, 22:].max()
-        expected = seen.copy() if expected is None else expected
-        np.testing.assert_allclose(seen, expected, atol=0.05)
+def test_a_batch_is_told_from_a_single_observation():
+    space = spaces.Dict(a=BOX, b=spaces.Tuple([NUMBER, BOX]))
+    single = {"a": np.zeros(2), "b": (1, np.ones(2))}
+    assert split(space, single) is None
+    batch = {"a": np.zeros((3, 2)), "b": (np.array([0, 1, 0]), np.ones((3, 2)))}
+    found = split(space, batch)
+    assert found is not None
+    assert [observation["b"][0] for observation in found] == [0, 1, 0]
+    assert split(NUMBER, 1) is None
+    assert split(NUMBER, np.array([1, 0])) == [1, 0]
 
 
-def test_an_environment_without_a_space_is_one_line(program):
-    status, out, err = program("--env-name", "tests.strange:Forgetful-v0", "--workers", 0)
-    assert (status, out) == (2, "")
-    assert err.startswith("error: --env-name tests.strange:Forgetful-v0: cannot be made (Attri")
+def test_action_spaces_are_described():
+    assert describe_actions(spaces.Discrete(3, start=2), "") == {
+        "kind": "discrete", "n": 3, "start": 2
+    }  # fmt: skip
+    assert describe_actions(spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])), "") == {
+        "kind": "multi-discrete", "counts": [2, 3, 4, 5], "start": [0] * 4, "shape": [2, 2],
+        "dtype": "int64",
+    }  # fmt: skip
+    assert describe_actions(spaces.MultiBinary((2, 3)), "") == {
+        "kind": "multi-binary", "shape": [2, 3]
+    }  # fmt: skip
+    box = spaces.Box(np.array([-1.0, 0.0]), np.array([1.0, 5.0]), dtype=np.float64)
+    assert describe_actions(box, "") == {
+        "kind": "box", "low": [-1, 0], "high": [1, 5], "shape": [2], "dtype": "float64",
+        "bins": None, "noise": 0.0, "squash": "tanh",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (spaces.Box(-np.inf, np.inf, (2,)), "finite bounds"),
+        (spaces.Box(np.array([-1, -3.4e38], "f"), np.array([1, 3.4e38], "f")), "finite bounds"),
+        (spaces.Dict(a=spaces.Discrete(2)), "must be Discrete, MultiDiscrete, MultiBinary or Box"),
+        (spaces.Box(-1, 1, (0,)), "0 outputs"),
+        (spaces.Discrete(2**40), "1099511627776 outputs, and 1 to 1048576 are possible"),
+    ],
+)
+def test_actions_that_make_no_sense_are_errors(space, words):
+    words = f"its actions are .*{words}.* a wrapper of your own"
+    with pytest.raises(UsageError, match=f"--env-name Some-v0: {words}"):
+        describe_actions(space, "Some-v0")

@@ -1,13 +1,16 @@
+import re
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.wrappers import NormalizeObservation, TimeLimit
 
 from es.algorithm.noise import Stream, derive_seeds
-from es.environments.wrappers import RandomStart
-from es.envs import describe_env, make_env, max_steps
+from es.environments.wrappers import RandomStart, layers
+from es.envs import describe_env, make_bare_env, make_env, max_steps
 from es.errors import UsageError
+from tests.checkpoints import read, same_run, settings
 from tests.fakes import Counting
 
 
@@ -52,11 +55,12 @@ def test_the_emulator_skips_frames_itself():
     for name in ("PongDeterministic-v4", "ALE/Pong-v5", "PongNoFrameskip-v4"):
         description = describe_env(name, frame_skip=2, sticky_actions=0.1)
         assert description["frame_skip"] == 1
-        emulator = base(make_env(description))
-        start = emulator.ale.getEpisodeFrameNumber()
-        emulator.step(0)
-        assert emulator.ale.getEpisodeFrameNumber() - start == 2
-        assert emulator.ale.getFloat("repeat_action_probability") == pytest.approx(0.1)
+        assert description["kwargs"]["repeat_action_probability"] == 0.1
+        env = make_env(description)
+        start = base(env).ale.getEpisodeFrameNumber()
+        env.reset(seed=1)
+        env.step(0)
+        assert base(env).ale.getEpisodeFrameNumber() - start == 2
 
 
 def test_no_ops_are_drawn_from_the_episodes_seed():
@@ -154,7 +158,7 @@ def test_fire_is_refused_where_there_is_no_such_action(name, arguments):
     "setting", [{"noop_max": 30}, {"sticky_actions": 0.25}, {"fire_reset": True}]
 )
 def test_settings_of_atari_games_are_errors_elsewhere(setting):
-    with pytest.raises(UsageError, match=r"is for Atari games, and CartPole-v1 is not one"):
+    with pytest.raises(UsageError, match=r"applies only to Atari games. Remove it for CartPole-v1"):
         describe_env("CartPole-v1", **setting)
 
 
@@ -167,16 +171,6 @@ def test_values_of_arguments():
     given += ['l={"m": [true, null, {"n": 1}]}', "o={1: [2]}"]
     given += [f"{key}={texts[key]}" for key in "abcfhi"]
     assert describe_env("CartPole-v1", given)["kwargs"] == texts | {"k": (1, "a")}
-
-
-def test_a_flag_that_contradicts_an_argument_is_an_error():
-    for argument, setting in (
-        ("frameskip=2", {"frame_skip": 3}),
-        ("repeat_action_probability=0.1", {"sticky_actions": 0.2}),
-    ):
-        with pytest.raises(UsageError, match=f"contradicts --env-kwargs {argument}; give one"):
-            describe_env("PongDeterministic-v4", [argument], **setting)
-    assert describe_env("CartPole-v1", ["frameskip=2"], frame_skip=3)["frame_skip"] == 3
 
 
 def test_random_starts_of_other_environments_are_drawn_from_the_episodes_seed():
@@ -226,3 +220,114 @@ def test_an_episode_that_draws_from_the_spaces_depends_on_its_seed_alone():
 
     play(used, 1)
     assert play(used, 7) == play(fresh, 7) != play(fresh, 8)
+
+
+# ---- --env-wrapper ----
+
+FILTER = "gymnasium.wrappers:FilterObservation"
+
+
+def wrapped(name, *words):
+    return describe_env(name, env_wrapper=words)
+
+
+def test_wrappers_lie_around_the_environment_the_first_one_innermost():
+    description = wrapped(
+        "tests.strange:Mission-v0", FILTER, "filter_keys=['image', 'mission']", FILTER,
+        "filter_keys=['image']", "gymnasium.wrappers:FlattenObservation",
+    )  # fmt: skip
+    bare = make_bare_env(description)
+    names = [type(layer).__name__ for layer in layers(bare)]
+    assert names[:3] == ["FlattenObservation", "FilterObservation", "FilterObservation"]
+    assert bare.observation_space.shape == make_env(description).observation_space.shape == (147,)
+
+
+def test_an_environment_in_a_wrapper_counts_its_own_steps():
+    """Some wrappers ask for the limit, and others play several steps as one."""
+    description = wrapped("MountainCar-v0", "gymnasium.wrappers:TimeAwareObservation")
+    assert max_steps(description) is None
+    env = make_env(description)
+    env.reset(seed=0)
+    assert [env.step(1)[3] for _ in range(200)] == [False] * 199 + [True]
+
+
+def test_lists_are_arrays_where_a_wrapper_asks_for_an_array():
+    weight = "weight=[0.5, 2]"
+    env = make_env(wrapped("CartPole-v1", "tests.strange:Weighted", weight, "cost=-3"))
+    env.reset(seed=0)
+    assert env.step(0)[1] == 0.5 - 6
+    # Gymnasium's annotations are unions, in which a number stays one.
+    rescale = "gymnasium.wrappers:RescaleObservation"
+    for low, high in (("[0, 0, 0]", "[1, 2, 3]"), ("0", "2")):
+        words = (rescale, f"min_obs={low}", f"max_obs={high}")
+        space: Any = make_env(wrapped("Pendulum-v1", *words)).observation_space
+        assert space.high.tolist() == ([1, 2, 3] if "[" in high else [2, 2, 2])
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([FILTER.replace("Filter", "Filer")], f"did you mean {FILTER}"),
+        (["nowhere:Wrapper"], r"cannot import nowhere \(ModuleNotFoundError: No module"),
+        (["tests.strange:Weighted"], r"cannot be made \(TypeError.*weight"),
+        (["inspect:getdoc"], "makes a str, not an environment"),
+        (["gymnasium.wrappers:NormalizeObservation"], "Remove it. --obs-norm"),
+        (["gymnasium.wrappers:NormalizeReward"], "Remove it"),
+    ],
+)
+def test_what_is_no_wrapper_is_an_error(words, complaint):
+    with pytest.raises(UsageError, match=f"(?s)--env-wrapper {words[0]}.*{complaint}"):
+        make_env(wrapped("CartPole-v1", *words))
+
+
+def test_running_statistics_inside_an_environment_are_refused():
+    class Normalized(NormalizeObservation):
+        """A subclass, inside a wrapper, in a registered environment."""
+
+    made = Normalized(gymnasium.make("CartPole-v1"))
+    make: Any = lambda: TimeLimit(made, 9)  # noqa: E731
+    gymnasium.register("Normalized-v0", make)
+    with pytest.raises(UsageError, match="--env-name Normalized-v0: Normalized keeps running"):
+        make_env(describe_env("Normalized-v0"))
+    made.update_running_mean = False  # its statistics are those of before
+    assert make_env(describe_env("Normalized-v0")).reset(seed=0)[0].shape == (4,)
+    del gymnasium.registry["Normalized-v0"]
+
+
+RUN = ("--n", 2, "--seed", 1, "--max-episode-length", 6, "--max-gradient-updates")
+OWN = ("--env-wrapper", "tests.strange:Weighted", "weight=[0.5, 2]", "cost=3")
+
+
+def train(program, updates, folder, *flags):
+    status, out, err = program(*RUN, updates, "--run-dir", folder, *flags)
+    assert (status, err) == (0, "")
+    return out, f"{folder}/latest.safetensors"
+
+
+def test_a_run_in_a_wrapper_goes_on_to_the_bit_and_its_workers_play_the_same(program):
+    cartpole = ("--env-name", "CartPole-v1", *OWN)
+    out, path = train(program, 4, "whole", "--workers", 0, *cartpole)
+    train(program, 2, "parts", "--workers", 2, *cartpole)
+    _, parts = train(
+        program, 4, "parts", "--workers", 0, "--restore", "parts/latest.safetensors", *OWN
+    )
+    assert same_run(read(path), read(parts))
+    assert settings(path).env_wrapper == OWN[1:]
+    assert float(re.findall(r"Unperturbed reward: (.*)", out)[0]) == 6 * 6.5
+    assert " --trust\n" in out
+
+
+def test_a_checkpoint_does_not_choose_what_is_imported(program):
+    _, path = train(program, 1, "run", "--workers", 0, "--env-name", "CartPole-v1", *OWN)
+    test = ("--test", "--no-render", "--restore", path, "--episodes", 1)
+    assert program(*test)[0] == 2
+    assert program(*test, "--trust")[0] == 0
+    other = ("--env-wrapper", "gymnasium.wrappers:TimeLimit", "max_episode_steps=3")
+    assert "Episode 1: reward 3.00, 3 steps\n" in program(*test, *other)[1]
+    status, _, err = program("--restore", path, *other)
+    assert status == 2
+    assert "--env-wrapper gymnasium.wrappers:TimeLimit max_episode_steps=3 differs from" in err
+    status, _, err = program("--restore", path, "--env-wrapper")
+    assert (status, "--override" in err) == (2, True)
+    train(program, 2, "bare", "--workers", 0, "--restore", path, "--override", "--env-wrapper")
+    assert settings("bare/latest.safetensors").env_wrapper == ()

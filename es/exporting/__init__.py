@@ -1,1 +1,0 @@
-"""Policies as files that need nothing of this project: all of a policy as one torch module."""

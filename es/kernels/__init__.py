@@ -1,1 +1,0 @@
-"""Compiled primitives for images."""
