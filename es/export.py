@@ -515,8 +515,10 @@ class FileActor:
         self.different += not (abs(action.astype(float) - expected) <= self._tolerance).all()
         return action[()]
 
-    def observed(self) -> None:
-        """Return nothing: a score needs no statistics."""
+    def observed(self) -> DoubleArray | None:
+        """Return what the policy's actor does."""
+        observed: DoubleArray | None = self._actor.observed()
+        return observed
 
 
 def _like(observation: Any, other: Any) -> Any:
