@@ -652,11 +652,11 @@ ALGORITHM = [
 ]
 # What the policy is made of, and what the run is, has no phases.
 IN_PHASES = [
-    *(name for name, field in FIELDS.items() if field.metadata["group"] in ("task", "algorithm")),
-    "action_noise",
+    name
+    for name, field in FIELDS.items()
+    if (field.metadata["group"] in ("task", "algorithm") or name == "action_noise")
+    and name not in ("env_name", "seed", "phase")
 ]
-for _name in ("env_name", "seed", "phase"):
-    IN_PHASES.remove(_name)
 KIND_WORDS = {
     int: "a whole number",
     float: "a number",
