@@ -259,8 +259,8 @@ def test_a_mujoco_body_stays_in_the_picture_on_an_endless_floor():
 
 
 def test_mujoco_without_graphics_is_one_line(monkeypatch):
+    make = partial(make_env, describe_env("InvertedPendulum-v5"), "rgb_array")  # imports mujoco
     monkeypatch.setenv("MUJOCO_GL", "nonsense")
-    make = partial(make_env, describe_env("InvertedPendulum-v5"), "rgb_array")
     with pytest.raises(
         UsageError, match=r"MuJoCo cannot draw with MUJOCO_GL=nonsense .* set MUJOCO_GL to"
     ):
