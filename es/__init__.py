@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from es.networks.custom import count_outputs as count_outputs
     from es.policy import load_policy as load_policy
 
-__version__ = "0.2.0"  # which pyproject.toml reads
+__version__ = "0.3.0"  # which pyproject.toml reads
 __all__ = ["count_outputs", "learn", "load_policy"]
 
 
