@@ -151,8 +151,7 @@ def read_flags(argv: Sequence[str]) -> tuple[SweepFlags, Config, set[str]]:
             "a trial needs a budget: give --max-frames, --max-minutes or --max-gradient-updates"
         )
     # A file's settings of a single run are not those of a trial.
-    one_run = {"workers", "run_dir", "save_every", "video_every", "override", "restore"}
-    shared = {name: value for name, value in file.items() if name not in one_run}
+    shared = {name: value for name, value in file.items() if name not in (*REFUSED, "workers")}
     config = combine({"workers": 0, **given}, shared)
     # There is one way to choose the optimiser.
     config = dataclasses.replace(config, use_adam=False, optimizer=config.optimizer_name)

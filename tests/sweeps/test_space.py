@@ -12,7 +12,7 @@ from es import sweep
 from es.config import Config
 from es.errors import UsageError
 from es.settings import read_toml
-from es.sweeps.space import fit_space, read_space, trial_settings
+from es.sweeps.space import fit_space, read_space
 from es.sweeps.study import FRAMES, Sweep, _best_settings
 from tests.sweeps.common import CARTPOLE
 
@@ -70,14 +70,6 @@ def test_what_a_file_says_of_a_single_run_is_not_the_trials():
     _, base, _ = sweep.read_flags([*map(str, CARTPOLE), "--config", "base.toml"])
     assert (base.run_dir, base.save_every, base.video_every) == (None, None, None)
     assert base.workers == 0
-
-
-def test_a_step_of_clipup_follows_the_maximum_speed():
-    """Unless a rate is given or searched; what is not the default is in best.toml."""
-    base = Config(optimizer="clipup", max_speed=0.2)
-    assert trial_settings(base, {"max_speed": 0.4}).step_size == pytest.approx(0.3)
-    assert trial_settings(base, {"max_speed": 0.4, "lr": 0.2}).lr == 0.2
-    assert trial_settings(replace(base, lr=0.1), {"max_speed": 0.4}).lr == 0.1
 
 
 def test_the_best_settings_hold_a_rate_that_is_no_share_of_the_maximum_speed():
