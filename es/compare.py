@@ -5,15 +5,15 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from es.checkpoint import replace
-from es.config import ALGORITHM, Config, flag
-from es.errors import Interrupted, Interrupts, UsageError, execute, in_one_line
+from es.config import ALGORITHM, Config, flag, shown
+from es.errors import UsageError, execute, in_one_line
 from es.reports import PROGRESS, SETTINGS, plot
 from es.reports.plot import DoubleArray
 from es.settings import Parser, read_toml
@@ -38,14 +38,6 @@ LEGEND = (
 WIDE = 200  # characters: a table that is not printed on a terminal need not be folded
 
 
-class Options(NamedTuple):
-    """The options of a command line; see --help."""
-
-    run_dirs: list[str]
-    by: str = "frames"
-    output: str = "comparison"
-
-
 class LoadedRun(NamedTuple):
     """The directory of a run, its settings and the columns of its progress.csv, (updates,) each."""
 
@@ -64,44 +56,39 @@ class Group(NamedTuple):
 
 def main(argv: Sequence[str]) -> int:
     """Run a command line and return the exit status."""
-    return execute(lambda interrupts: compare(parse(argv), interrupts))
+    return execute(lambda _: compare(**parse(argv)))
 
 
-def parse(argv: Sequence[str]) -> Options:
-    """Return the command line's options. Exit for `--help`. Raise UsageError."""
+def parse(argv: Sequence[str]) -> dict[str, Any]:
+    """Return the command line's arguments of `compare`. Exit for `--help`. Raise UsageError."""
     parser = Parser("compare", DESCRIPTION)
     directories = "Directories of runs, or with runs in them."
     parser.add_argument("run_dirs", nargs="+", metavar="RUN_DIR", help=directories)
     parser.add_argument("--by", choices=CLOCKS, help="The horizontal axis (default: frames).")
     files = "Write NAME.png, NAME.csv and NAME.md (default: comparison)."
     parser.add_argument("--output", metavar="NAME", help=files)
-    return Options(**parser.words(argv))
+    return parser.words(argv)
 
 
-def compare(options: Options, interrupts: Interrupts) -> int:
+def compare(run_dirs: Sequence[str], by: str = "frames", output: str = "comparison") -> int:
     """Compare runs, write files, print the table; return the exit status, or raise UsageError."""
     from rich.console import Console
 
-    groups = group_runs(load_runs(options.run_dirs))
+    groups = group_runs(load_runs(run_dirs))
     window = plot.smoothing_window(
-        int(np.median([r.progress["update"].size for g in groups for r in g.runs]))
+        int(np.median([run.progress["update"].size for group in groups for run in group.runs]))
     )
-    base = Path(re.sub(r"\.(png|csv|md)$", "", options.output))
+    base = re.sub(r"\.(png|csv|md)$", "", output)
     picture, table, text = (Path(f"{base}{suffix}") for suffix in (".png", ".csv", ".md"))
     rows = [summarise(group, window) for group in groups]
-    interrupts.defer()  # until the status line is gone from the terminal
     try:
-        base.parent.mkdir(parents=True, exist_ok=True)
-        # Shown on a terminal only: a picture of many environments takes seconds.
-        with Console(stderr=True).status("Drawing the learning curves ..."), interrupts.allowed():
-            plot.save(draw(groups, options.by, window), picture)
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        plot.save(draw(groups, by, window), picture)
         replace(table, as_csv(rows).encode())
         replace(text, as_markdown(rows, window, picture.name).encode())
-    except Interrupted as interrupted:
-        return interrupted.status
     except OSError as error:
         reason = f"cannot be written ({error.strerror})"
-        raise UsageError(f"--output {options.output}: {reason}. Choose another.") from error
+        raise UsageError(f"--output {output}: {reason}. Choose another.") from error
     width = None if sys.stdout.isatty() else WIDE
     Console(highlight=False, width=width).print(for_terminal(rows, window))
     print(f"Written: {picture}, {table}, {text}")
@@ -133,18 +120,13 @@ def load_runs(names: Sequence[str]) -> list[LoadedRun]:
     return list(runs.values())
 
 
-def find_runs(directory: Path) -> Iterator[Path]:
-    """Yield the directory if it is a run's, or else the runs in it."""
+def find_runs(directory: Path) -> list[Path]:
+    """Return the directory if it is a run's, or else the runs in it."""
     if (directory / PROGRESS).is_file():
-        yield directory
-        return
-    for path, folders, files in os.walk(directory, followlinks=True):
-        folders.sort()
-        if PROGRESS in files:
-            yield Path(path)
-        # The name of an environment, and so its default directory, may have a slash in it.
-        if len(Path(path).relative_to(directory).parts) == 2:
-            folders.clear()
+        return [directory]
+    # The name of an environment, and so its default directory, may have a slash in it.
+    files = [*directory.glob(f"*/{PROGRESS}"), *directory.glob(f"*/*/{PROGRESS}")]
+    return sorted(file.parent for file in files)
 
 
 def load_run(directory: Path) -> LoadedRun:
@@ -161,15 +143,13 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
     members: dict[str, list[LoadedRun]] = {}
     for run in runs:
         members.setdefault(repr(shared_settings(run.config)), []).append(run)
-    settings: dict[str, list[dict[str, Any]]] = {}  # of the groups, by environment
-    for each in members.values():
-        config = each[0].config
-        settings.setdefault(config.env_name, []).append(shared_settings(config))
+    configs = [each[0].config for each in members.values()]
+    several = len({config.env_name for config in configs}) > 1
     groups = []
-    for each in members.values():
-        config = each[0].config
-        words = differences(shared_settings(config), settings[config.env_name])
-        if len(settings) > 1 or not words:
+    for config, each in zip(configs, members.values(), strict=True):
+        rivals = [other for other in configs if other.env_name == config.env_name]
+        words = differences(config, rivals)
+        if several or not words:
             words.insert(0, config.env_name)
         groups.append(Group(in_one_line(", ".join(words)), config.env_name, each))
     return groups
@@ -186,29 +166,25 @@ def shared_settings(config: Config) -> dict[str, Any]:
     return values
 
 
-def differences(values: dict[str, Any], groups: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the settings, in words, in which the groups of an environment differ."""
-    words = []
-    for name, value in values.items():
-        others = {repr(group.get(name)): group.get(name) for group in groups}
-        if len(others) > 1:
-            words.append(in_words(name, value, [*others.values()]))
-    return words
+def differences(config: Config, others: Sequence[Config]) -> list[str]:
+    """Return the settings, in words, in which a group's settings differ from those of others."""
+    rivals = [shared_settings(other) for other in others]
+    return [
+        in_words(name, value)
+        for name, value in shared_settings(config).items()
+        if any(rival.get(name) != value for rival in rivals)
+    ]
 
 
-def in_words(name: str, value: Any, others: Sequence[Any]) -> str:
-    """Return a setting in words. A number has as many digits as make it differ from the others."""
+def in_words(name: str, value: Any) -> str:
+    """Return a setting in words."""
     word = flag(name)[2:]
     if isinstance(value, bool):
         return word if value else f"no {word}"
-    if isinstance(value, tuple):
-        value = " ".join(map(str, value))
-    elif isinstance(value, float):
-        numbers, digits = [each for each in others if isinstance(each, float)], 3
-        while len({f"{each:.{digits}g}" for each in numbers}) < len(numbers):
-            digits += 1
-        value = float(f"{value:.{digits}g}")
-    return f"{word} {'default' if value is None else 'none' if value == '' else value}"
+    if value is None:
+        return f"{word} default"
+    text = f"{value:g}" if isinstance(value, float) else shown(value)
+    return f"{word} {text or 'none'}"
 
 
 def draw(groups: Sequence[Group], by: str, window: int) -> "Figure":

@@ -16,7 +16,6 @@ from typing import Any, Self
 
 LONGEST = 1000  # characters of a message
 NO_THREAD = "can't start new thread"  # Python's RuntimeError
-NO_ROOM = "failed to map segment"  # what the linker says of a library
 # Packages whose frames are left out of a user's traceback.
 LIBRARIES = ("es", "gymnasium", "ale_py", "contextlib", "importlib", "torch")
 MADE_FOR = " was raised from the environment creator for "  # which Gymnasium adds to some messages
@@ -79,13 +78,7 @@ def no_more_processes(error: BaseException) -> bool:
     """Return whether the system allowed no process or thread, and raised this error."""
     if isinstance(error, OSError):
         return error.strerror == os.strerror(errno.EAGAIN)  # that of streams has other words
-    return isinstance(error, RuntimeError) and str(error) == NO_THREAD
-
-
-def no_more_memory(error: BaseException) -> bool:
-    """Return whether the system allowed too little memory, and raised this error."""
-    words = f"{error} {error.__context__}"
-    return isinstance(error, MemoryError) or NO_ROOM in words
+    return str(error) == NO_THREAD
 
 
 def limit_error(reason: object) -> LimitError:
@@ -98,17 +91,14 @@ def limit_error(reason: object) -> LimitError:
 
 @contextmanager
 def naming_limits() -> Iterator[None]:
-    """Raise LimitError in this context if the system allows too few processes or memory."""
+    """Raise LimitError in this context if processes, threads or memory cannot be had."""
     try:
         yield
-    except (ImportError, MemoryError, OSError, RuntimeError) as error:
+    except MemoryError as error:
+        raise LimitError(f"there is too little memory ({summary_of(error)})") from error
+    except (OSError, RuntimeError) as error:
         if no_more_processes(error):
             raise limit_error(error) from error
-        if no_more_memory(error):
-            raise LimitError(
-                f"the system allows too little memory ({summary_of(error)}); raise the limit "
-                "(ulimit -v), or make room"
-            ) from error
         raise
 
 
@@ -160,19 +150,14 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None or not self._deferred:
-            self._end_at_once(number)
+            os._exit(128 + number)  # the workers then end themselves
         self.received = number
         if self._allowed:
             raise Interrupted(number)
 
-    def _end_at_once(self, number: int) -> None:
-        os._exit(128 + number)  # the workers then end themselves
-
 
 def execute(run: Callable[[Interrupts], int]) -> int:
     """Run a program, print its RunError if it raises one, and return the exit status."""
-    if sys.stdout is None:  # closed by whoever started the program
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the program runs)
     complaint, interrupts = "", Interrupts()
     try:
         with interrupts, naming_limits():
@@ -224,11 +209,8 @@ def summary_of(error: BaseException) -> str:
         return error.message
     if isinstance(error, MisfitError):
         return in_one_line(str(error))
-    try:
-        words = str(error).partition(MADE_FOR)[0]
-    except Exception:  # a class of the user's
-        words = ""
-    return in_one_line(": ".join(filter(None, [type(error).__name__, " ".join(words.split())])))
+    words = " ".join(str(error).partition(MADE_FOR)[0].split())
+    return in_one_line(": ".join(filter(None, [type(error).__name__, words])))
 
 
 def users_trace(error: BaseException) -> str:
@@ -326,8 +308,5 @@ def not_installed(error: ModuleNotFoundError) -> str:
     """Return the message to a user whose Python lacks a library."""
     remedy = "pip install evolution-strategies"
     if IN_CHECKOUT:
-        remedy = (
-            "activate the virtual environment (source .venv/bin/activate), or pip install -r "
-            "requirements.txt"
-        )
+        remedy = "activate the environment, or pip install -r requirements.txt"
     return f"error: {error.name} is not installed for {sys.executable}: {remedy}"

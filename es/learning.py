@@ -1,8 +1,9 @@
 """learn: train from a script or a notebook, as the command line does.
 
 The trainer runs in a child process, unchanged. The callback and the output stay in the caller's
-process. One pipe joins both: the child sends `Definitions`, `Shown`, `Row` and, in the end, `Done`
-or `Failed`. The caller answers `Definitions`, and a `Row` if there is a callback, with bytes.
+process. One pipe joins both: the child sends its settings, calls of the console and rows, and in
+the end `Done` or an error. The caller answers the settings with what its program defines, and a row
+with whether the run goes on, if there is a callback.
 
 This module is not called `learn`, since its import would then replace the function `es.learn`.
 """
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from es import cli
 from es.algorithm.noise import DoubleArray, FloatArray
 from es.checkpoint import LATEST, Counters
 from es.config import FIELDS, TYPES, Config
@@ -47,27 +49,11 @@ CHILD = (  # no traceback if Ctrl-C comes during the imports
     "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); "
     "from es.learning import child; child()"
 )
-GO_ON, STOP = b"go on", b"stop"  # answers to a row
 DEATHS = 3  # of the child without an update in between, which end the training
 CLOSE_SECONDS = 10.0
 
 
-# ---- what is sent ----
-
-
-class Begin(NamedTuple):
-    """The first message to the child. follows: whether the caller has a callback."""
-
-    path: list[str]  # sys.path
-    given: dict[str, Any]
-    follows: bool
-
-
-class Definitions(NamedTuple):
-    """Asks for what the caller's program defines: the names in `__main__`, and an environment."""
-
-    names: list[str]
-    env_name: str
+# ---- what the child sends, beside Config and RunError ----
 
 
 class Shown(NamedTuple):
@@ -79,21 +65,19 @@ class Shown(NamedTuple):
     workers: str
 
 
-class PolicyState(NamedTuple):
-    """What the callback's policy plays. theta: (P,) float32. checkpoint: pickled, once a child."""
-
-    theta: FloatArray
-    statistics: DoubleArray | None
-    counters: Counters
-    checkpoint: bytes | None
-
-
 class Row(NamedTuple):
-    """An update. path: the run's directory. policy: None if nobody follows."""
+    """An update of the run in the directory `path`. With a callback, what its policy plays.
+
+    theta: (P,) float32. statistics: as a `Snapshot` has them. checkpoint: pickled, in the first row
+    of a child.
+    """
 
     record: "Record"
     path: Path
-    policy: PolicyState | None
+    counters: Counters
+    theta: FloatArray | None = None
+    statistics: DoubleArray | None = None
+    checkpoint: bytes | None = None
 
 
 class Done(NamedTuple):
@@ -105,13 +89,8 @@ class Done(NamedTuple):
     checkpoint: bytes
 
 
-class Failed(NamedTuple):
-    """The error that the training ended with."""
-
-    error: RunError
-
-
-Message = Definitions | Shown | Row | Done | Failed
+Message = Config | Shown | Row | Done | RunError
+Follow = Callable[[Row], bool]
 
 
 # ---- the caller ----
@@ -174,44 +153,44 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
 
             settings["env_name"] = register_creator(settings["env_name"])
         given = from_keywords(settings)
-        follower = _Follower(callback) if callback else None
+        follow = _following(callback) if callback else None
         here = given.get("workers") == 0
-        done = _run_here(given, follower) if here else _Child(given, follower).run()
+        done = _train_here(given, follow) if here else _Child(given, follow).run()
     if done.status > 128:
         raise KeyboardInterrupt
     return LearnedRun(done.solved, done.path, _read_history(done.path), done.checkpoint)
 
 
-def _run_here(given: dict[str, Any], follower: "_Follower | None") -> Done:
+def _train_here(given: dict[str, Any], follow: Follow | None) -> Done:
     """Train in this process. Ctrl-C raises KeyboardInterrupt, as a debugger expects."""
+    config, checkpoint = resolve(given, read_config(given))
+    cli.prepare(config)
     from es.reports.console import Console
+    from es.train import train
 
     def after_update(record: "Record", trainer: "Trainer") -> bool:
-        return follower is None or follower(make_row(record, trainer, follows=True))
+        return follow is None or follow(_make_row(record, trainer, first=True))
 
-    config, checkpoint = resolve(given, read_config(given))
-    train = _prepare(config)
     console = Console(silent=config.silent, log_every=config.log_every, in_program=True)
     outcome = train(config, checkpoint, Interrupts(), console=console, after_update=after_update)
     return _done(outcome)
 
 
-class _Follower:
-    """Calls the callback with the policy after each update; returns whether the run goes on."""
+def _following(callback: Callback) -> Follow:
+    """Return what calls the callback with a row's policy, and returns whether the run goes on."""
+    policy: LoadedPolicy | None = None
 
-    def __init__(self, callback: Callback) -> None:
-        self._callback = callback
-        self._policy: LoadedPolicy | None = None
-
-    def __call__(self, row: Row) -> bool:
-        state = row.policy
-        assert state is not None
-        if self._policy is None:
-            assert state.checkpoint is not None
-            self._policy = _make_policy(state.checkpoint)
-        self._policy.bind(state.theta, state.statistics, state.counters)
-        answer = self._callback(row.record, self._policy)
+    def follow(row: Row) -> bool:
+        nonlocal policy
+        assert row.theta is not None
+        if policy is None:
+            assert row.checkpoint is not None
+            policy = _make_policy(row.checkpoint)
+        policy.bind(row.theta, row.statistics, row.counters)
+        answer = callback(row.record, policy)
         return not isinstance(answer, bool | np.bool_) or bool(answer)
+
+    return follow
 
 
 class _ChildDiedError(Exception):
@@ -219,10 +198,10 @@ class _ChildDiedError(Exception):
 
 
 class _Child:
-    """The child process: started, served, and started again if it dies."""
+    """The child process of a training, which is started again if it dies."""
 
-    def __init__(self, given: dict[str, Any], follower: _Follower | None) -> None:
-        self._given, self._follower = given, follower
+    def __init__(self, given: dict[str, Any], follow: Follow | None) -> None:
+        self._given, self._follow = given, follow
         self._console: Console | None = None
         self._workers = ""  # in words
         self._last: Row | None = None
@@ -249,7 +228,12 @@ class _Child:
             if self._console:
                 self._console.say(f"{line.capitalize()}: starting it again.")
             if self._last and (latest := self._last.path / LATEST).exists():
-                self._given |= {"restore": str(latest), "run_dir": str(self._last.path)}
+                unsaved = {
+                    name: self._given[name]
+                    for name in self._given.keys() - {"config"}
+                    if not FIELDS[name].metadata["saved"]
+                }
+                self._given = {**unsaved, "restore": str(latest), "trust": True}
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -263,27 +247,26 @@ class _Child:
             )
         self._link = Connection(ours.detach())
         path = [folder or os.getcwd() for folder in sys.path]
-        self._answer(pickle.dumps(Begin(path, self._given, self._follower is not None)))
+        self._answer((path, self._given, self._follow is not None))
 
     def _serve(self) -> Done:
         """Answer the child until it is done; raise its RunError, and _ChildDiedError."""
-        while True:
-            message = self._receive()
-            if isinstance(message, Done):
-                return message
-            if isinstance(message, Failed):
-                raise message.error
+        while not isinstance(message := self._receive(), Done):
+            if isinstance(message, RunError):
+                raise message
             if isinstance(message, Shown):
                 self._show(message)
-            elif isinstance(message, Definitions):
+            elif isinstance(message, Config):
                 self._answer(_pickle_definitions(message))
+                self._open_console(message)
             else:
                 # An update is played again if the child died before its checkpoint was written.
-                new = self._last is None or message.record.update > self._last.record.update
-                if new:
+                is_new = self._last is None or message.record.update > self._last.record.update
+                if is_new:
                     self._last = message
-                if self._follower:
-                    self._answer(GO_ON if not new or self._follower(message) else STOP)
+                if self._follow:
+                    self._answer(not is_new or self._follow(message))
+        return message
 
     def _receive(self) -> Message:
         try:
@@ -291,29 +274,28 @@ class _Child:
         except (EOFError, OSError) as error:  # in the middle of a message, too
             raise _ChildDiedError from error
 
-    def _answer(self, pickled: bytes) -> None:
+    def _answer(self, answer: Any) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # `_receive` notices
-            self._link.send_bytes(pickled)
+            self._link.send(answer)
 
-    def _show(self, call: Shown) -> None:
+    def _open_console(self, config: Config) -> None:
         from es.reports.console import Console
 
+        self._console = self._console or Console(
+            silent=config.silent, log_every=config.log_every, in_program=True
+        )
+
+    def _show(self, call: Shown) -> None:
+        assert self._console is not None
         self._workers = call.workers
-        if call.method == "open":
-            self._stop_console()
-            self._console = Console(**call.keywords, in_program=True)
-        elif call.method == "follow":
-            assert self._console is not None
-            (limits,) = call.arguments
-            self._console.follow(limits, lambda: self._workers)
-        else:
-            getattr(self._console, call.method)(*call.arguments, **call.keywords)
+        more = [lambda: self._workers] if call.method == "follow" else []
+        getattr(self._console, call.method)(*call.arguments, *more, **call.keywords)
 
     def _interrupt(self) -> None:
         """Have the child save the run and end; show its last lines."""
         self._process.send_signal(signal.SIGINT)
         try:
-            while not isinstance(message := self._receive(), Done | Failed):
+            while not isinstance(message := self._receive(), Done | RunError):
                 if isinstance(message, Shown):
                     self._show(message)
         except (_ChildDiedError, OSError):
@@ -322,7 +304,9 @@ class _Child:
             self._process.kill()
 
     def _end(self) -> None:
-        self._stop_console()
+        if self._console:
+            with suppress(OSError):
+                self._console.stop()
         try:
             self._process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -330,25 +314,25 @@ class _Child:
             self._process.wait()
         self._link.close()
 
-    def _stop_console(self) -> None:
-        if self._console:
-            with suppress(OSError):
-                self._console.stop()
 
+def _pickle_definitions(config: Config) -> bytes:
+    """Return what the settings name of this program, by value.
 
-def _pickle_definitions(asked: Definitions) -> bytes:
-    """Return the objects of `__main__` by name and the environment's registration, by value."""
+    That are the objects of `__main__` by name, and the environment's registration.
+    """
     import cloudpickle
 
+    words = [word for each in config.user_modules.values() for word in each]
+    names = [word.removeprefix("__main__:") for word in words if word.startswith("__main__:")]
     main = vars(sys.modules["__main__"])
     gymnasium = sys.modules.get("gymnasium")  # or this program has registered nothing
-    spec = gymnasium.registry.get(asked.env_name) if gymnasium else None
-    found = {name: main[name] for name in asked.names if name in main}
+    spec = gymnasium.registry.get(config.env_name) if gymnasium else None
+    found = {name: main[name] for name in names if name in main}
     try:
         return cloudpickle.dumps((found, spec))
     except Exception as error:  # cloudpickle raises many kinds
         raise UsageError(
-            f"env_name={asked.env_name} cannot be sent to another process ({error}). Define it in "
+            f"env_name={config.env_name} cannot be sent to another process ({error}). Define it in "
             "a module, or give workers=0"
         ) from error
 
@@ -376,70 +360,68 @@ def _read_history(path: Path) -> dict[str, DoubleArray]:
 def child() -> None:
     """Train for the program at the other end of the connection whose file is given in argv."""
     link = Connection(int(sys.argv[1]))
+    lock = threading.Lock()
+
+    def send(message: Message) -> None:
+        with lock:  # warnings come from other threads
+            link.send(message)
+
     with suppress(EOFError, OSError), Interrupts() as interrupts:  # the caller may end
-        begin: Begin = link.recv()
-        sys.path[:] = begin.path
-        lock = threading.Lock()
-
-        def send(message: Message) -> None:
-            with lock:  # warnings come from other threads
-                link.send(message)
-
-        answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        receiver = threading.Thread(target=_receive, args=(link, answers), daemon=True)
+        sys.path[:], given, follows = link.recv()
         try:
             with naming_limits():
-                receiver.start()
-                end: Done | Failed = _train(begin, send, answers.get, interrupts)
+                answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+                threading.Thread(target=_receive, args=(link, answers), daemon=True).start()
+                end: Done | RunError = _train(given, send, answers.get, interrupts, follows=follows)
         except RunError as error:
-            end = Failed(error)
-        except OSError as error:  # such as a full disk
-            end = Failed(RunError(str(error)))
+            end = error
         except Exception as error:
-            end = Failed(RunError(f"the training failed ({error!r})", traceback.format_exc()))
+            end = RunError(f"the training failed ({error!r})", traceback.format_exc())
         send(end)
     leave(0)
 
 
+def _receive(link: Connection, answers: "queue.SimpleQueue[Any]") -> None:
+    """Queue the caller's answers; when the caller has ended, end the run with its work saved."""
+    with suppress(OSError, EOFError):
+        while True:
+            answers.put(link.recv())
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+
 def _train(
-    begin: Begin, send: Callable[[Message], None], answer: Callable[[], bytes],
-    interrupts: Interrupts,
+    given: dict[str, Any], send: Callable[[Message], None], answer: Callable[[], Any],
+    interrupts: Interrupts, *, follows: bool,
 ) -> Done:  # fmt: skip
+    config, checkpoint = resolve(given, read_config(given))
+    cli.prepare(config)
+    send(config)
+    from es.train import train  # this takes long: meanwhile the caller answers
+
     first = True
 
     def after_update(record: "Record", trainer: "Trainer") -> bool:
         nonlocal first
-        send(make_row(record, trainer, follows=begin.follows, first=first))
-        first = False
-        if not begin.follows:
+        if not follows:
+            send(Row(record, trainer.path, trainer.counters))
             return True
+        send(_make_row(record, trainer, first=first))
+        first = False
         with interrupts.allowed():
-            return answer() == GO_ON
+            return answer()
 
-    config, checkpoint = resolve(begin.given, read_config(begin.given))
-    train = _prepare(config)
-    words = [word for each in config.user_modules.values() for word in each]
-    names = [word.removeprefix("__main__:") for word in words if word.startswith("__main__:")]
-    send(Definitions(names, config.env_name))
-    console: Any = ConsoleOfCaller(send, config)
+    console: Any = ConsoleOfCaller(send, silent=config.silent)
     hand_over = _install(answer())
-    outcome = train(
-        config,
-        checkpoint,
-        interrupts,
-        console=console,
-        after_update=after_update,
-        hand_over=hand_over,
+    return _done(
+        train(
+            config,
+            checkpoint,
+            interrupts,
+            console=console,
+            after_update=after_update,
+            hand_over=hand_over,
+        )
     )
-    return _done(outcome)
-
-
-def _receive(link: Connection, answers: "queue.SimpleQueue[bytes]") -> None:
-    """Queue the caller's answers; when the caller has ended, end the run with its work saved."""
-    with suppress(OSError, EOFError):
-        while True:
-            answers.put(link.recv_bytes())
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
 def _install(pickled: bytes) -> "Callable[[Recipe], Recipe] | None":
@@ -472,11 +454,9 @@ def _install(pickled: bytes) -> "Callable[[Recipe], Recipe] | None":
 class ConsoleOfCaller:
     """A console whose calls are made on the caller's. When silent, only warnings are sent."""
 
-    def __init__(self, send: Callable[[Message], None], config: Config) -> None:
-        self._send, self._silent = send, config.silent
-        self._describe_pool: Callable[[], str] | None = None
-        settings = {"silent": config.silent, "log_every": config.log_every}
-        send(Shown("open", (), settings, ""))
+    def __init__(self, send: Callable[[Message], None], *, silent: bool) -> None:
+        self._send, self._silent = send, silent
+        self._describe_pool: Callable[[], str] = str
 
     def __getattr__(self, method: str) -> Callable[..., None]:
         return partial(self._call, method)
@@ -487,38 +467,19 @@ class ConsoleOfCaller:
         self._call("follow", limits)
 
     def _call(self, method: str, *arguments: Any, **keywords: Any) -> None:
-        if self._silent and method != "warn":
-            return
-        workers = self._describe_pool() if self._describe_pool else ""
-        with suppress(OSError):  # the caller has ended, and `_receive` ends the run
-            self._send(Shown(method, arguments, keywords, workers))
+        if not self._silent or method == "warn":
+            with suppress(OSError):  # the caller has ended, and `_receive` ends the run
+                self._send(Shown(method, arguments, keywords, self._describe_pool()))
 
 
 # ---- both ----
 
 
-def _prepare(config: Config) -> Callable[..., "Outcome"]:
-    """Start what a training needs; return `train`, whose libraries are imported meanwhile."""
-    from es import cli
-
-    cli.prepare(config)
-    from es.train import train
-
-    return train
-
-
-def make_row(record: "Record", trainer: "Trainer", *, follows: bool, first: bool = True) -> Row:
-    """Return an update's row. first: whether the policy's description is to be in it."""
-    if not follows:
-        return Row(record, trainer.path, None)
-    normalizer = trainer.normalizer
-    state = PolicyState(
-        trainer.strategy.theta.copy(),
-        normalizer.statistics() if normalizer else None,
-        trainer.counters,
-        pickle.dumps(trainer.saved) if first else None,
-    )
-    return Row(record, trainer.path, state)
+def _make_row(record: "Record", trainer: "Trainer", *, first: bool) -> Row:
+    """Return an update's row with its policy. first: whether to describe the policy in it."""
+    checkpoint = pickle.dumps(trainer.saved) if first else None
+    theta, statistics = trainer.strategy.theta.copy(), trainer.policy.statistics
+    return Row(record, trainer.path, trainer.counters, theta, statistics, checkpoint)
 
 
 def _done(outcome: "Outcome") -> Done:

@@ -3,7 +3,6 @@
 `make_policy` makes it for training, --test, --export and sweeps, and `load_policy` for a program.
 """
 
-import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
@@ -20,7 +19,7 @@ from es.algorithm.noise import DoubleArray, FloatArray, Stream, derive_seeds
 from es.algorithm.shaping import mean_and_std
 from es.algorithm.statistics import Normalizer
 from es.checkpoint import Checkpoint, Counters
-from es.config import FIELDS, Config, flag, flag_with_value
+from es.config import FIELDS, Config, flag_with_value
 from es.environments.spaces import describe_actions, split
 from es.envs import (
     Preprocessor,
@@ -41,8 +40,6 @@ from es.settings import SETTINGS_OF_ENVIRONMENT, errors_in_keywords, from_keywor
 
 if TYPE_CHECKING:  # it loads kernels, and a master with workers needs none
     from es.networks.custom import Custom
-
-MAX_PARAMETERS = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,10 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
 
     Raise UsageError if environment, network and checkpoint do not fit together.
     """
-    environment = _describe_environment(config)
+    others: Any = {name: getattr(config, name) for name in SETTINGS_OF_ENVIRONMENT[2:]}
+    environment = describe_env(
+        config.env_name, config.env_kwargs, **others, keeps_shape=config.net is not None
+    )
     env = make_env(environment)
     try:
         actions = _describe_actions(config, describe_actions(env.action_space, config.env_name))
@@ -135,23 +135,20 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
         complaint = close(env)
     if complaint:
         raise RunError(f"--env-name {config.env_name}: cannot be played ({complaint})")
+    saved = checkpoint.parameters if checkpoint else None
     module = initial = None
     if config.net:
         from es.networks.custom import describe_custom
 
-        saved = checkpoint.parameters if checkpoint else None
         network, module, initial = describe_custom(
             config, env.observation_space, env.action_space, actions, saved
         )
     else:
         network = with_shapes(describe_network(config, env.observation_space.shape or (), actions))
-    size = sum(map(math.prod, network["shapes"].values()))
-    if size > MAX_PARAMETERS:
-        raise UsageError(
-            f"the network would have {size} parameters, and {MAX_PARAMETERS} are possible. Choose "
-            f"smaller {'--net-kwargs' if module else '--hidden-sizes'} or --action-bins"
-        )
-    theta = _parameters(config, network, checkpoint, initial, module.untrained if module else {})
+    if saved is not None:
+        theta = _fitting(config, network, saved, module.untrained if module else {})
+    else:
+        theta = initial if initial is not None else _new_parameters(config, network)
     vbn_batch = _vbn_batch(config, environment, checkpoint) if network.get("vbn") else None
     recipe = Recipe(
         partial(make_env, environment),
@@ -183,11 +180,7 @@ def describe_network(
     Raise UsageError for settings of the other network.
     """
     if len(shape) == 1:
-        if config.vbn:
-            raise UsageError(
-                f"--vbn: is for the Convnet-LSTM, and {config.env_name} is played by the MLP; "
-                "--obs-norm normalises what that sees"
-            )
+        _refuse(config, ["vbn"], f"the Convnet-LSTM, and {config.env_name} is played by the MLP")
         return {
             "kind": "mlp",
             "inputs": shape[0],
@@ -197,67 +190,52 @@ def describe_network(
             "obs_clip": config.obs_clip,
             "actions": actions,
         }
-    if config.small_net:
-        raise UsageError(
-            f"--small-net: the MLP cannot see the images of {config.env_name}; leave the flag out "
-            "to use the Convnet-LSTM, or name another environment with --env-name"
-        )
-    for name in ("obs_norm", "hidden_sizes", "activation"):
-        value = getattr(config, name)
-        if value != FIELDS[name].default:
-            raise UsageError(
-                f"{flag_with_value(name, value)}: is for the MLP, and the images of "
-                f"{config.env_name} are seen by the Convnet-LSTM; leave it out"
-            )
+    of_mlp = ["small_net", "obs_norm", "hidden_sizes", "activation"]
+    _refuse(config, of_mlp, f"the MLP, and the Convnet-LSTM plays the images of {config.env_name}")
     return {"kind": "convlstm", "inputs": shape[0], "vbn": config.vbn, "actions": actions}
-
-
-def _describe_environment(config: Config) -> dict[str, Any]:
-    others: Any = {name: getattr(config, name) for name in SETTINGS_OF_ENVIRONMENT[2:]}
-    others["keeps_shape"] = config.net is not None
-    return describe_env(config.env_name, config.env_kwargs, **others)
 
 
 def _describe_actions(config: Config, actions: dict[str, Any]) -> dict[str, Any]:
     kind = actions["kind"]
-    if config.greedy and not config.sample_actions:
-        raise UsageError("--greedy: this policy draws no actions (--sample-actions); leave it out")
+    if not config.sample_actions:
+        _refuse(config, ["greedy"], "policies that draw actions (--sample-actions)")
     if kind in ("discrete", "multi-discrete"):
         actions = actions | {"sample": config.sample_actions and not config.greedy}
     if kind == "box":
         squash = {"squash": config.squash, "noise": config.action_noise}
         return actions | {"bins": config.action_bins} | squash
-    for name in ("action_bins", "action_noise", "squash"):
-        if (value := getattr(config, name)) != FIELDS[name].default:
-            raise UsageError(
-                f"{flag(name)} {value}: is for continuous actions, and those of {config.env_name} "
-                f"are {kind}"
-            )
+    of_box = ["action_bins", "action_noise", "squash"]
+    _refuse(config, of_box, f"continuous actions, and those of {config.env_name} are {kind}")
     return actions
 
 
-def _parameters(
+def _refuse(config: Config, names: Sequence[str], others: str) -> None:
+    """Raise UsageError if one of the settings, which apply only to `others`, is given."""
+    for name in names:
+        value = getattr(config, name)
+        if value != FIELDS[name].default:
+            given = flag_with_value(name, value)
+            raise UsageError(f"{given} applies only to {others}. Remove it")
+
+
+def _new_parameters(config: Config, network: dict[str, Any]) -> FloatArray:
+    (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
+    theta = initial_theta(network, seed)
+    return np.zeros_like(theta) if config.init == "zero" else theta
+
+
+def _fitting(
     config: Config,
     network: dict[str, Any],
-    checkpoint: Checkpoint | None,
-    initial: FloatArray | None,
+    saved: Mapping[str, torch.Tensor],
     untrained: Collection[str],
 ) -> FloatArray:
-    """Return the checkpoint's parameters, or else the initial ones, or else new ones."""
-    if checkpoint is None:
-        if initial is not None:
-            return initial
-        (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
-        theta = initial_theta(network, seed)
-        return np.zeros_like(theta) if config.init == "zero" else theta
-    saved = checkpoint.parameters
+    """Return a checkpoint's parameters. Raise UsageError if they are not the network's."""
     try:
         return flatten(network, {name: saved[name] for name in saved if name not in untrained})
-    except (ValueError, AttributeError, RuntimeError) as error:
-        raise UsageError(
-            f"--restore {config.restore}: does not fit "
-            f"{f'--net {config.net}' if config.net else f'--env-name {config.env_name}'}: {error}"
-        ) from error
+    except ValueError as error:
+        given = f"--net {config.net}" if config.net else f"--env-name {config.env_name}"
+        raise UsageError(f"--restore {config.restore}: does not fit {given}: {error}") from error
 
 
 def _vbn_batch(
@@ -392,7 +370,7 @@ class LoadedPolicy:
         another shape.
         """
         lives = (info or {}).get("lives", 0)
-        batch = self._split(observation)
+        batch = split(self._space, observation)
         if batch is None:
             return self._players[0].act(observation, lives)
         all_lives = np.broadcast_to(lives, len(batch))
@@ -412,7 +390,7 @@ class LoadedPolicy:
         It is None for policies without memory. episode_start: (N,), which episodes begin.
         deterministic: draw no actions. Raise ValueError if these do not fit.
         """
-        batch = self._split(observation)
+        batch = split(self._space, observation)
         count = 1 if batch is None else len(batch)
         if state is not None:
             players = state
@@ -428,9 +406,6 @@ class LoadedPolicy:
             actions.append(player.act(part, greedy=deterministic))
         result = actions[0] if batch is None else actions
         return np.array(result), (players if self._remembers else None)
-
-    def _split(self, observation: Any) -> list[Any] | None:
-        return split(self._space, observation)
 
     def _new_player(self, index: int) -> Player:
         player = self._make_player()

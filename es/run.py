@@ -213,6 +213,7 @@ def start(
     if directory.path != path:
         console.say(f"{path} holds another run: this one goes to {directory.path}.")
     counters = first_counters(config, checkpoint, resumed=resumed)
+    counters = counters._replace(lr=strategy.lr, sigma=strategy.sigma)  # of a new phase, or given
     config = settings_to_save(config, checkpoint, path, resumed=resumed)
     write_settings(directory.path, config, checkpoint if resumed else None)
     with writable(directory.path), naming_limits():  # it starts threads

@@ -67,17 +67,15 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
 
     from es.reports.console import Console
     from es.run import open_directory
-    from es.sweeps import report, study
+    from es.sweeps import study
 
-    with contextlib.ExitStack() as stack:
-        stack.callback(open_directory(sweep.directory, "--dir").close)
-        found = stack.enter_context(study.open_study(sweep))
+    directory = open_directory(sweep.directory, "--dir")
+    with contextlib.closing(directory), study.open_study(sweep) as found:
         console = Console(silent=sweep.base.silent)
-        stack.callback(console.close)
 
         def tell(trial: FrozenTrial) -> None:
-            report.write_tables(found, sweep)
-            console.say(report.describe_trial(trial, study.best_trial(found)))
+            study.write_tables(found, sweep)
+            console.say(study.describe_trial(trial, study.best_trial(found)))
 
         interrupts.defer()
         try:
@@ -89,7 +87,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
                 f"Go on with the same command:\n  {command('sweep', *argv)}"
             )
             return interrupted.status
-        console.close(report.conclude(found, sweep, console))
+        console.close(study.conclude(found, sweep, console))
         return 0
 
 
@@ -153,8 +151,7 @@ def read_flags(argv: Sequence[str]) -> tuple[SweepFlags, Config, set[str]]:
             "a trial needs a budget: give --max-frames, --max-minutes or --max-gradient-updates"
         )
     # A file's settings of a single run are not those of a trial.
-    one_run = {"workers", "run_dir", "save_every", "video_every", "override", "restore"}
-    shared = {name: value for name, value in file.items() if name not in one_run}
+    shared = {name: value for name, value in file.items() if name not in (*REFUSED, "workers")}
     config = combine({"workers": 0, **given}, shared)
     # There is one way to choose the optimiser.
     config = dataclasses.replace(config, use_adam=False, optimizer=config.optimizer_name)

@@ -28,7 +28,7 @@ gymnasium.register("Slow-v0", "tests.slow:Slow")
 class Patient(gymnasium.Env):
     """Pays for one of two actions, for 5 steps; waits once while there is a file named `hold`.
 
-    It does so in step 750, of which an update with --n 2 takes 15, for two minutes at most.
+    It does so in step 150, of which an update with --n 2 takes 15, for two minutes at most.
     """
 
     observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
@@ -46,7 +46,7 @@ class Patient(gymnasium.Env):
         self.played += 1
         self.steps += 1
         deadline = time.monotonic() + 120
-        while self.played == 750 and Path("hold").exists() and time.monotonic() < deadline:
+        while self.played == 150 and Path("hold").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         observation = self.np_random.uniform(-1, 1, 3).astype(np.float32)
         return observation, float(action), self.steps == 5, False, {}

@@ -147,6 +147,8 @@ def test_ctrl_c_saves_the_run_and_is_raised(ctrl_c_raises):
 
 
 def test_the_process_of_the_training_may_be_killed():
+    """In a phase of its settings, too."""
+    phases: dict[str, Any] = {"lr": 0.05, "phase": [{"after_updates": 1, "lr": 0.02}]}
     seen: list[int] = []
     before = psutil.Process().children()  # of other tests
 
@@ -156,10 +158,11 @@ def test_the_process_of_the_training_may_be_killed():
             (process,) = [each for each in psutil.Process().children() if each not in before]
             process.kill()
 
-    run = learn(**QUICK, workers=1, callback=kill, max_gradient_updates=4, run_dir="killed")
+    more = phases | {"max_gradient_updates": 4}
+    run = learn(**QUICK, **more, workers=1, callback=kill, run_dir="killed")
     assert (seen, run.path) == ([1, 2, 3, 4], Path("killed"))
     assert psutil.Process().children() == before
-    learn(**HERE, max_gradient_updates=4, run_dir="quiet")
+    learn(**HERE, **more, run_dir="quiet")
     assert same_run(read("killed/latest.safetensors"), read("quiet/latest.safetensors"))
 
 

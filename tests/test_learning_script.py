@@ -29,7 +29,6 @@ class Walk(gymnasium.Env):
         seen = np.full(2, self.steps / LENGTH, np.float32)
         return seen, float(action), self.steps == LENGTH, False, {{}}
 
-gymnasium.register("mine/Walk-v3", lambda: Walk())
 class Doubled(gymnasium.RewardWrapper):
     def reward(self, reward):
         return 2 * reward
@@ -41,10 +40,12 @@ class Net(torch.nn.Linear):
     def forward(self, observation, state):
         return super().forward(observation)
 
-both = dict(net=Net, env_wrapper=[Doubled], target_return=2 * LENGTH)
-for name, more in ("mine/Walk-v3", dict(target_return=LENGTH)), (Walk, both):
-    run = learn(env_name=name, seed=1, workers=2, **more)
-    print(run.solved, run.path, run.policy.env_id, psutil.Process().children())
+gymnasium.register("mine/Walk-v3", lambda: Walk())
+run = learn(
+    env_name="mine/Walk-v3", net=Net, env_wrapper=[Doubled], target_return=2 * LENGTH,
+    seed=1, workers=2,
+)
+print(run.solved, run.path, run.policy.env_id, psutil.Process().children())
 """
 
 
@@ -58,18 +59,15 @@ def test_a_script_elsewhere_trains_on_what_it_defines_itself(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("The script runs.") == 1
-    for mean in ("7.00", "14.00"):
-        assert done.stdout.count(f"\nSolved: mean {mean}") == 1
+    assert done.stdout.count("\nSolved: mean 14.00") == 1
     assert "\n  python -m es --test --no-render --restore " in done.stdout
-    for name, path in (("mine/Walk-v3", "mine/Walk-v3"), ("Walk-v0", "Walk-v0")):
-        assert f"\nTrue checkpoints/{path} {name} []\n" in done.stdout
+    assert "\nTrue checkpoints/mine/Walk-v3 mine/Walk-v3 []\n" in done.stdout
     # Others play it once its parts lie in a module.
-    parts = SCRIPT.format(root=str(ROOT)).partition("both = ")[0]
-    (folder / "parts.py").write_text(f"{parts}\ngymnasium.register('Walk-v0', Walk)\n")
+    (folder / "parts.py").write_text(SCRIPT.format(root=str(ROOT)).partition("run = ")[0])
     tested = subprocess.run(
         [
             *(sys.executable, ROOT / "main.py", "--test", "--no-render", "--episodes", "1"),
-            *("--restore", "../checkpoints/Walk-v0", "--env-name", "parts:Walk-v0"),
+            *("--restore", "../checkpoints/mine/Walk-v3", "--env-name", "parts:mine/Walk-v3"),
             *("--net", "parts:Net", "--env-wrapper", "parts:Doubled"),
         ],
         cwd=folder, capture_output=True, text=True, check=False,

@@ -89,10 +89,10 @@ def test_the_network_follows_the_observations():
     ("shape", "settings", "words"),
     [
         ((1, 42, 42), {"small_net": True}, "--small-net"),
-        ((1, 42, 42), {"obs_norm": True}, "--obs-norm: is for the MLP"),
-        ((1, 42, 42), {"hidden_sizes": (64,)}, "--hidden-sizes 64: is for the MLP"),
-        ((1, 42, 42), {"activation": "tanh"}, "--activation tanh: is for the MLP"),
-        ((4,), {"vbn": True}, "--vbn: is for the Convnet-LSTM"),
+        ((1, 42, 42), {"obs_norm": True}, "--obs-norm applies only to the MLP"),
+        ((1, 42, 42), {"hidden_sizes": (64,)}, "--hidden-sizes 64 applies only to the MLP"),
+        ((1, 42, 42), {"activation": "tanh"}, "--activation tanh applies only to the MLP"),
+        ((4,), {"vbn": True}, "--vbn applies only to the Convnet-LSTM"),
     ],
 )
 def test_settings_of_the_other_network_are_errors(shape, settings, words):

@@ -13,7 +13,7 @@ from types import TracebackType
 import gymnasium
 
 from es.envs import load_creator
-from es.errors import no_more_memory, no_more_processes
+from es.errors import no_more_processes
 from es.rollouts.processes import PRELOAD
 
 SIMULATORS = ("gymnasium.envs.mujoco", "gymnasium.envs.box2d")
@@ -23,7 +23,7 @@ def _print_traceback(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """Print an error's traceback, unless the master says in one line what the system lacks."""
-    if not (no_more_processes(error) or no_more_memory(error)):
+    if not no_more_processes(error):
         sys.__excepthook__(kind, error, trace)
 
 

@@ -27,27 +27,21 @@ def read_space(path: str, source: str) -> Space:
     tables = load_toml(path, source)
     space: Space = {}
     for key, name in field_names(tables, source).items():
-        if FIELDS[name].metadata["group"] not in GROUPS:
-            raise UsageError(f"{source}: {key} is no setting of the policy or the algorithm")
-        if name == "use_adam":
-            raise UsageError(f"{source}: {key}: spell it optimizer, with choices")
-        if not isinstance(tables[key], dict):
-            raise UsageError(
-                f"{source}: {key} = {tables[key]!r} must be a table, [{key}], with {FORM}"
-            )
+        if FIELDS[name].metadata["group"] not in GROUPS or name == "use_adam":
+            raise UsageError(f"{source}: {key} cannot be searched")
         try:
             space[name] = _distribution(key, tables[key], source)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise UsageError(f"{source}: [{key}] {error}") from error
     if not space:
         raise UsageError(f"{source}: names no setting; give one a table with {FORM}")
     return space
 
 
-def _distribution(key: str, table: dict[str, Any], source: str) -> BaseDistribution:
+def _distribution(key: str, table: Any, source: str) -> BaseDistribution:
     """Make a table's distribution. Raise UsageError for a value of the wrong type.
 
-    Raise ValueError for a table that is wrong otherwise.
+    Raise ValueError or TypeError, some of which are Optuna's, for a table that is wrong otherwise.
     """
 
     def read(value: Any) -> Any:
@@ -56,27 +50,19 @@ def _distribution(key: str, table: dict[str, Any], source: str) -> BaseDistribut
 
     match table:
         case {"choices": [_, *_] as choices} if len(table) == 1:
-            values = [read(choice) for choice in choices]
-            if len(set(values)) < len(values):
-                raise ValueError("names a choice twice")
-            return CategoricalDistribution(values)
+            return CategoricalDistribution([read(choice) for choice in choices])
         case {"low": low, "high": high} if table.keys() <= {"low", "high", "log", "step"}:
             low, high = read(low), read(high)
         case _:
-            raise ValueError(f"must have {FORM}, and nothing else")
-    log, step = table.get("log", False), table.get("step", 1)
-    if type(low) not in (int, float):
-        raise ValueError("has no numbers; give choices = [...]")
-    if type(log) is not bool:
-        raise ValueError(f"log = {log!r} must be true or false")
-    divides = type(low) is type(step) is int and step > 0 and (high - low) % step == 0
-    if "step" in table and (log or not divides):
-        raise ValueError(
-            f"step = {step!r}: is for whole numbers without log; must divide high - low"
-        )
-    if isinstance(low, int):
-        return IntDistribution(low, high, log=log, step=step)
-    return FloatDistribution(low, high, log=log)
+            raise ValueError(f"must be a table with {FORM}, and nothing else")
+    options = {name: table[name] for name in ("log", "step") if name in table}
+    match low:
+        case bool() | str():
+            raise ValueError("has no numbers; give choices = [...]")
+        case int():
+            return IntDistribution(low, high, **options)
+        case _:
+            return FloatDistribution(low, high, **options)
 
 
 def fit_space(space: Space, given: Collection[str], network: str) -> Space:
@@ -89,16 +75,12 @@ def fit_space(space: Space, given: Collection[str], network: str) -> Space:
 
 
 def trial_settings(base: Config, params: Mapping[str, Any]) -> Config:
-    """Return a trial's settings, from the parameters that Optuna has chosen.
-
-    A setting that has no effect beside the others stays as it is in `base`.
-    """
-    config, used = _replaced(base, params), dict(params)
-    if not config.hidden_sizes:
-        used.pop("activation", None)
-    if config.optimizer_name != "sgd":
-        used.pop("momentum", None)
-    return _replaced(base, used)
+    """Return a trial's settings, from the parameters that Optuna has chosen."""
+    values: dict[str, Any] = {
+        name: tuple(json.loads(param)) if isinstance(getattr(base, name), tuple) else param
+        for name, param in params.items()
+    }
+    return dataclasses.replace(base, **values)
 
 
 def base_params(space: Space, base: Config) -> dict[str, Any] | None:
@@ -114,11 +96,3 @@ def base_params(space: Space, base: Config) -> dict[str, Any] | None:
 def encoded(value: Any) -> Any:
     """Return a setting's value as Optuna and a table hold it: a list becomes a string."""
     return json.dumps(value) if isinstance(value, tuple) else value
-
-
-def _replaced(base: Config, params: Mapping[str, Any]) -> Config:
-    values: dict[str, Any] = {
-        name: tuple(json.loads(param)) if isinstance(getattr(base, name), tuple) else param
-        for name, param in params.items()
-    }
-    return dataclasses.replace(base, **values)

@@ -1,12 +1,15 @@
-"""The study: asks Optuna for parameters, plays trials at once, and tells it their values."""
+"""The study: asks Optuna for parameters, plays trials at once, tells it their values, reports."""
 
+import csv
 import dataclasses
+import io
 import math
 import multiprocessing
 import os
 import shutil
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import connection
@@ -21,17 +24,31 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from es.checkpoint import LATEST
 from es.config import Config, flag
-from es.errors import Interrupts, RunError, UsageError, limit_error
+from es.errors import (
+    Interrupts,
+    RunError,
+    UsageError,
+    command,
+    counted,
+    in_one_line,
+    limit_error,
+)
+from es.reports import plot
+from es.reports.console import Console
 from es.rollouts.processes import end_group, starting_helper
+from es.run import how_to_watch, write_text
+from es.settings import write_toml
 from es.sweeps.space import Space, base_params, trial_settings
-from es.sweeps.trial import MILESTONES, Failed, Milestone, Value, run_trial
+from es.sweeps.trial import MILESTONES, Milestone, Value, run_trial
 
-STUDY = "study.db"
+STUDY, BEST_SETTINGS, TABLE, IMPORTANCE = "study.db", "best.toml", "trials.csv", "importance.png"
 SWEPT = "swept"  # attribute of the study: each setting's value and distribution
 STARTED, FRAMES, REASON = "started", "frames", "reason"  # attributes of a trial
 FAILURES = 5  # of a command's trials, which end it where no trial has ever succeeded
 SEEDS = 2**32  # that NumPy, which the sampler draws with, takes
 CLOSE_SECONDS = 2.2
+FEWEST = 8  # complete trials, below which importances are chance
+GOOD = 0.25  # of the trials, whose parameters are compared with all
 
 
 class Sweep(NamedTuple):
@@ -58,25 +75,22 @@ def open_study(sweep: Sweep) -> Iterator[optuna.Study]:
     """Open the study in the sweep's directory, or a new one.
 
     Trials that were interrupted are queued, to be continued under their numbers. Raise UsageError
-    if the study is of another sweep, or its file cannot be used, and RunError if that fails later.
+    if the study is of another sweep, or its file cannot be used.
     """
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
-    path = sweep.directory / STUDY
-    kind: type[RunError] = UsageError
-    remedy = ". Choose another --dir"
+    url = URL.create("sqlite", database=str(sweep.directory / STUDY)).render_as_string()
     try:
-        url = URL.create("sqlite", database=str(path)).render_as_string()
         storage = optuna.storages.RDBStorage(url)
         try:
-            study = _load(storage, sweep)
-            kind, remedy = RunError, ""
-            yield study
+            yield _load(storage, sweep)
         finally:
             storage.remove_session()
             storage.engine.dispose()
     except (SQLAlchemyError, StorageInternalError) as error:
         reason = str(error.__cause__ or error).splitlines()[0]
-        raise kind(f"--dir {sweep.directory}: {STUDY} cannot be used ({reason}){remedy}") from error
+        raise UsageError(
+            f"--dir {sweep.directory}: {STUDY} cannot be used ({reason}). Choose another --dir"
+        ) from error
 
 
 def _load(storage: optuna.storages.RDBStorage, sweep: Sweep) -> optuna.Study:
@@ -141,26 +155,30 @@ def best_trial(study: optuna.Study) -> FrozenTrial | None:
 class RunningTrial:
     """A trial that plays in a process, which sends milestones and its end over the link.
 
-    frames: training steps so far. pruned: whether it was ended since others were better.
+    frames: training steps so far. pruned: whether it was ended since others were better. end: its
+    value, or why it has failed. state: how far it has come, in words.
     """
 
     def __init__(self, trial: optuna.Trial, process: Any, link: connection.Connection) -> None:
         self.trial, self.process, self.link = trial, process, link
         self.frames, self.pruned = 0, False
-        self._mean: float | None = None
-        self._end: Value | Failed | None = None
+        self.end: Value | str | None = None
+        self.state = f"trial {trial.number}"
 
     def receive(self) -> bool:
         """Take a message; return whether the trial goes on."""
         try:
-            message: Milestone | Value | Failed = self.link.recv()
+            message: Milestone | Value | str = self.link.recv()
         except (EOFError, OSError):
             return False
-        self.frames = getattr(message, "frames", self.frames)
-        if not isinstance(message, Milestone):
-            self._end = message
+        if isinstance(message, str):
+            self.end = message
             return False
-        self._mean = message.mean
+        self.frames = message.frames
+        if isinstance(message, Value):
+            self.end = message
+            return False
+        self.state = f"trial {self.trial.number} {message.frames:,} frames, {message.mean:.2f}"
         self.trial.report(message.mean, message.number)
         # A trial that has come to its end is not given up.
         self.pruned = message.number < MILESTONES and self.trial.should_prune()
@@ -168,26 +186,18 @@ class RunningTrial:
             self.link.send(not self.pruned)
         return True
 
-    def describe(self) -> str:
-        """Return how far it has come, in a few words."""
-        so_far = "" if self._mean is None else f" {self.frames:,} frames, {self._mean:.2f}"
-        return f"trial {self.trial.number}{so_far}"
-
     def tell(self, study: optuna.Study) -> FrozenTrial:
         """Wait for the process; tell Optuna how the trial has ended."""
         self.process.join()
         self.kill()
         self.trial.set_user_attr(FRAMES, self.frames)
-        if isinstance(self._end, Value) and math.isfinite(self._end.mean):
-            return study.tell(self.trial, self._end.mean)
-        if self.pruned and self._end is None:
+        if isinstance(self.end, Value) and math.isfinite(self.end.mean):
+            return study.tell(self.trial, self.end.mean)
+        if self.pruned and self.end is None:
             return study.tell(self.trial, state=TrialState.PRUNED)
-        if isinstance(self._end, Failed):
-            reason = self._end.reason
-        elif self._end:
-            reason = f"its mean return is {self._end.mean}"
-        else:
-            reason = f"its process died (exit code {self.process.exitcode})"
+        reason = self.end or f"its process died (exit code {self.process.exitcode})"
+        if isinstance(reason, Value):
+            reason = f"its mean return is {reason.mean}"
         self.trial.set_user_attr(REASON, reason)
         return study.tell(self.trial, state=TrialState.FAIL)
 
@@ -223,11 +233,7 @@ def start_trial(study: optuna.Study, sweep: Sweep) -> RunningTrial:
     with theirs:
         process = multiprocessing.get_context("forkserver").Process(
             target=run_trial,
-            args=(config, directory, theirs),
-            kwargs={
-                "resumed": resumed,
-                "reported": study.get_trials(deepcopy=False)[trial.number].last_step or 0,
-            },
+            args=(config, theirs, study.get_trials(deepcopy=False)[trial.number].last_step or 0),
         )
         try:
             with starting_helper():
@@ -258,7 +264,7 @@ def search(
             while len(running) < sweep.jobs and len(done) + len(running) < sweep.total:
                 started = start(study, sweep)
                 running[started.link] = started
-            state = ", ".join(each.describe() for each in running.values())
+            state = ", ".join(each.state for each in running.values())
             progress(f"{len(done)} of {sweep.total} trials | {state}")
             with interrupts.allowed():
                 ready = connection.wait([*running])
@@ -283,3 +289,131 @@ def end_trials(trials: Sequence[RunningTrial]) -> None:
         each.process.join(max(0.0, deadline - time.monotonic()))
         each.kill()
         each.process.join()
+
+
+# ---- the report ----
+
+
+def describe_trial(trial: FrozenTrial, best: FrozenTrial | None) -> str:
+    """Return a finished trial's line. best: the best one so far."""
+    at = " at" if trial.state == TrialState.PRUNED else ""  # a mean of its training, no evaluation
+    value = "" if trial.value is None else f"{at} {trial.value:.2f}"
+    outcome = f"{trial.state.name.lower()}{value}"
+    if reason := trial.user_attrs.get(REASON):
+        outcome += f" ({in_one_line(reason)})"
+    params = ", ".join(
+        f"{flag(name)[2:]} {f'{param:.3g}' if isinstance(param, float) else param}"
+        for name, param in trial.params.items()
+    )
+    so_far = f" | best: trial {best.number} {best.value:.2f}" if best else ""
+    frames = trial.user_attrs[FRAMES]
+    played = f"{frames:,} frames, {_seconds(trial):.1f} s"
+    return f"Trial {trial.number}: {outcome}, {played} | {params}{so_far}"
+
+
+def write_tables(study: optuna.Study, sweep: Sweep) -> None:
+    """Write trials.csv, and best.toml if a trial is complete; raise OSError."""
+    done = done_trials(study)
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    names = [flag(name)[2:] for name in sweep.space]
+    rows.writerow(["trial", "state", "value", FRAMES, "seconds", *names, REASON])
+    for trial in done:
+        # Optuna's value of a pruned trial is a mean of its training, and no evaluation.
+        value = trial.value if trial.state == TrialState.COMPLETE else None
+        params = [trial.params.get(name) for name in sweep.space]
+        state, seconds = trial.state.name.lower(), round(_seconds(trial), 3)
+        frames, reason = trial.user_attrs[FRAMES], trial.user_attrs.get(REASON)
+        rows.writerow([trial.number, state, value, frames, seconds, *params, reason])
+    write_text(sweep.directory / TABLE, text.getvalue())
+    if best := best_trial(study):
+        settings = _best_settings(sweep, best, len(done))
+        write_text(sweep.directory / BEST_SETTINGS, settings)
+
+
+def _seconds(trial: FrozenTrial) -> float:
+    return trial.duration.total_seconds() if trial.duration else 0.0
+
+
+def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
+    """Say what was found, and draw importances; return the last line to say.
+
+    Raises RunError if no trial is complete.
+    """
+    best = best_trial(study)
+    if best is None:
+        reasons = [trial.user_attrs.get(REASON) for trial in done_trials(study)]
+        raise RunError(f"no trial is complete; the last has failed: {reasons[-1]}")
+    console.say("")
+    console.say(_draw_importance(study, sweep))
+    run = sweep.trial_directory(best.number)
+    console.say(
+        f"Best: trial {best.number}, {_found(sweep, best)}\n"
+        f"{_gain(study, sweep, best)}"
+        f"{how_to_watch(sweep.base, run / LATEST, drawable=sweep.drawable)}"
+    )
+    train = command("main", "--config", sweep.directory / BEST_SETTINGS)
+    return f"Train with its settings (for longer: give another budget, too):\n  {train}"
+
+
+def _gain(study: optuna.Study, sweep: Sweep, best: FrozenTrial) -> str:
+    """Return what the search has gained, if the settings as they were given have been tried."""
+    params = base_params(sweep.space, sweep.base)
+    given = [trial for trial in complete_trials(study) if trial.params == params]
+    if not given:
+        return ""
+    if best.value == given[0].value:
+        return (
+            "No trial is better than that of the settings as they were given: try more --trials, "
+            "another --space or a larger budget\n"
+        )
+    return f"With the settings as they were given (trial {given[0].number}): {given[0].value:.2f}\n"
+
+
+def _best_settings(sweep: Sweep, best: FrozenTrial, count: int) -> str:
+    config = trial_settings(sweep.base, best.params)
+    usual = Config()
+    named = {"env_name", *sweep.space}
+    values = {
+        name: value
+        for name, value in config.saved().items()
+        if name in named or getattr(config, name) != getattr(usual, name)
+    }
+    values.pop("silent", None)
+    if not config.workers:  # a trial's one process is one of many
+        values["workers"] = "auto"
+    title = (
+        f"# {config.env_name}: the best of a sweep of {counted(count, 'trial')}.\n"
+        f"# Trial {best.number}: {_found(sweep, best)}.\n"
+    )
+    return write_toml(values, title)
+
+
+def _found(sweep: Sweep, best: FrozenTrial) -> str:
+    episodes = counted(sweep.base.eval_episodes, "fresh episode")
+    frames = best.user_attrs[FRAMES]
+    return f"a mean return of {best.value:.2f} in {episodes} after {frames:,} training steps"
+
+
+def _draw_importance(study: optuna.Study, sweep: Sweep) -> str:
+    """Draw how much each setting matters; return where, or why not."""
+    complete = complete_trials(study)
+    if len(complete) < FEWEST or len({each.value for each in complete}) == 1:
+        return (
+            f"No {IMPORTANCE}: to tell which settings matter takes {FEWEST} complete trials, not "
+            f"all of the same value (so far: {len(complete)})."
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that PED-ANOVA is experimental
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=GOOD)
+        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    title = f"{sweep.base.env_name}: what the best of {len(complete)} trials have in common"
+    figure, (axes,) = plot.new_figure(
+        [title], "importance (PED-ANOVA)", "", height=1.2 + 0.35 * len(found)
+    )
+    bars = axes.barh([flag(name)[2:] for name in found], [*found.values()], color=plot.COLOURS[0])
+    axes.bar_label(bars, fmt="%.2f", padding=3)
+    axes.invert_yaxis()  # the most important one on top
+    axes.margins(x=0.12)
+    plot.save(figure, sweep.directory / IMPORTANCE)
+    return f"Which settings matter: {sweep.directory / IMPORTANCE}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from es import cli
-from es.checkpoint import LATEST, load
+from es.checkpoint import load
 from es.config import Config
 from es.errors import Interrupts, execute, naming_limits, summary_of
 from es.reports import NO_CURVE
@@ -42,60 +42,42 @@ class Value(NamedTuple):
     frames: int
 
 
-class Failed(NamedTuple):
-    """The end of a trial that has failed."""
+def run_trial(config: Config, link: Connection, reported: int) -> None:
+    """Run a trial's process, whose output goes to a file in the directory of its run.
 
-    reason: str
-
-
-def run_trial(
-    config: Config, directory: Path, link: Connection, *, resumed: bool, reported: int
-) -> None:
-    """Run a trial's process, whose output goes to a file.
-
-    link: takes milestones and the end, and gives the answers to milestones. resumed: whether to
-    continue from the trial's checkpoint. reported: the last milestone that the sweep knows.
+    link: takes milestones and the end (a Value, or why the trial has failed), and gives the answers
+    to milestones. reported: the last milestone that the sweep knows.
     """
     gc.freeze()  # to look through what was imported would copy the pages that trials share
     os.setsid()  # the terminal's Ctrl-C is for the sweep, which then interrupts its trials
     for number in TERMINAL_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     os.environ[NO_CURVE] = "yes"  # trials are compared by their values
-    with (directory / OUTPUT).open("ab") as output:
+    with Path(config.run_dir or "", OUTPUT).open("ab") as output:
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
-
-    latest = directory / LATEST if resumed else None
-    sys.exit(execute(partial(play, config, latest, link, reported)))
+    sys.exit(execute(partial(play, config, link, reported)))
 
 
-def play(
-    config: Config, latest: Path | None, link: Connection, reported: int, interrupts: Interrupts
-) -> int:
+def play(config: Config, link: Connection, reported: int, interrupts: Interrupts) -> int:
     """Play a trial in its process, and send its end; return the exit status.
 
-    latest: the checkpoint to continue from, if any. Raise the trial's error.
+    The value is the mean return of the last policy in the episodes of the run's own evaluation,
+    which --test plays, too. A trial that is ended early has none. Raise the trial's error.
     """
     try:
         with naming_limits():
             end_with_parent(partial(end_group, os.getpid()))
-            return _train(config, latest, link, reported, interrupts)
+            return _train(config, link, reported, interrupts)
     except Exception as error:
-        link.send(Failed(summary_of(error)))
+        link.send(summary_of(error))
         raise
 
 
-def _train(
-    config: Config, latest: Path | None, link: Connection, reported: int, interrupts: Interrupts
-) -> int:
-    """Train as the command line does, and send the value unless the trial is ended early.
-
-    The value is the mean return of the last policy in the episodes of the run's own evaluation,
-    which --test plays, too.
-    """
+def _train(config: Config, link: Connection, reported: int, interrupts: Interrupts) -> int:
     config.check()
-    checkpoint = load(str(latest)) if latest else None
+    checkpoint = load(config.restore) if config.restore else None
     cli.prepare(config)
     from es.policy import make_policy
     from es.train import train

@@ -17,10 +17,18 @@ from optuna.trial import TrialState
 
 from es.config import Config
 from es.errors import Interrupted, Interrupts, RunError, UsageError
-from es.sweeps import report
 from es.sweeps.space import Space
-from es.sweeps.study import FRAMES, REASON, RunningTrial, Sweep, end_trials, open_study, search
-from es.sweeps.trial import Failed, Milestone, Value
+from es.sweeps.study import (
+    FRAMES,
+    REASON,
+    RunningTrial,
+    Sweep,
+    end_trials,
+    open_study,
+    search,
+    write_tables,
+)
+from es.sweeps.trial import Milestone, Value
 from tests.fakes import start_lasting
 from tests.processes import all_gone, wait_until
 from tests.sweeps.common import table
@@ -65,7 +73,7 @@ def find(sweep: Sweep, play: Play, interrupts: Interrupts | None = None) -> list
             study,
             sweep,
             interrupts or Interrupts(),
-            lambda trial: report.write_tables(study, sweep),
+            lambda trial: write_tables(study, sweep),
             lambda state: None,
             start,
         )
@@ -124,7 +132,7 @@ def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends():
         if lr == 0.1:
             learns(lr, link)
         else:
-            link.send(Failed("unlucky"))
+            link.send("unlucky")
 
     trials = find(sweep_of(8), fails)
     failed = [trial for trial in trials if trial.state == TrialState.FAIL]

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.checkpoints import has_rows, read, rows
 from tests.processes import ROOT, all_gone, descendants, wait_until
 from tests.sweeps.common import CARTPOLE, LR, bad_base, run, space, study, table
 
-# A trial waits after 49 updates while there is a file named `hold`.
+# A trial waits after 9 updates of its process while there is a file named `hold`.
 PATIENT = ("--env-name", "tests.slow:Patient-v0", "--n", "2", "--eval-episodes", "1", "--seed", "1")
 LONG = (*PATIENT, "--max-gradient-updates", "60", "--trials", "3", "--jobs", "2", "--dir", "here")
 stop = getattr(forkserver, "_forkserver")._stop  # noqa: B009 (which no type is declared for)
@@ -81,35 +82,37 @@ def test_a_trial_whose_settings_do_not_fit_fails_with_the_reason(search):
     assert err.count("\n") == 1
 
 
-@pytest.fixture
-def under_way(monkeypatch):
-    """A sweep of three trials, two of which have come somewhere and wait, and its processes."""
+def test_a_sweep_that_is_killed_or_interrupted_continues_its_trials(search, monkeypatch):
+    runs = [Path("here/trial-0000"), Path("here/trial-0001")]
     monkeypatch.setenv(CORES, "2")
     Path("hold").touch()
     Path("tests").symlink_to(ROOT / "tests")  # whose environment is found in this folder alone
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "sweep.py"), *LONG],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        wait_until(lambda: all(has_rows(Path(f"here/trial-000{k}"), 3) for k in (0, 1)))
-        yield process, descendants(process.pid)
-    finally:
-        process.kill()  # its trials end by themselves
-        process.communicate()
-
-
-def test_a_killed_sweep_continues_its_trials(under_way, search):
-    process, pids = under_way
-    process.kill()
-    process.communicate()
+    program = [sys.executable, str(ROOT / "sweep.py"), *LONG]
+    with subprocess.Popen(program, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            wait_until(lambda: all(has_rows(path, 3) for path in runs))
+            pids = descendants(process.pid)
+            assert len(pids) == 4  # the resource tracker, the fork server, two trials
+        finally:
+            process.kill()
     wait_until(lambda: all_gone(pids))
+    before, played = [trial.params for trial in study()], [(path, rows(path)) for path in runs]
+
+    def interrupt():
+        wait_until(lambda: all(has_rows(path, len(first) + 3) for path, first in played))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    status, out, err = search(*LONG)
+    thread.join()
+    assert (status, err) == (130, "")
+    assert out.splitlines()[-2].startswith("Interrupted: 0 of 3 trials are done. Go on with")
+    assert [row.state.name for row in study()] == ["RUNNING", "RUNNING"]
+    for path in runs:
+        assert read(path / "latest.safetensors").counters.update == len(rows(path))
+
     Path("hold").unlink()
-    before = [trial.params for trial in study()]
-    played = [rows(Path(f"here/trial-000{k}"))[:3] for k in (0, 1)]
     status, out, err = search(*LONG)
     assert (status, err) == (0, "")
     trials = study()
@@ -117,21 +120,6 @@ def test_a_killed_sweep_continues_its_trials(under_way, search):
     assert [trial.state.name for trial in trials] == ["COMPLETE"] * 3
     assert [row["state"] for row in table()] == ["complete"] * 3
     assert out.count("Trial ") == 3
-    for number in (0, 1):
-        found = rows(Path(f"here/trial-000{number}"))
-        assert len(found) == 60
-        assert found[:3] == played[number]  # with the same times: they were not played again
-
-
-def test_an_interrupt_ends_all_trials_with_their_runs_saved(under_way):
-    process, pids = under_way
-    assert len(pids) == 4  # the resource tracker, the fork server, two trials
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
-    assert out.splitlines()[-2].startswith("Interrupted: 0 of 3 trials are done. Go on with")
-    wait_until(lambda: all_gone(pids))
-    assert [row.state.name for row in study()] == ["RUNNING", "RUNNING"]
-    for number in (0, 1):
-        run = Path(f"here/trial-000{number}")
-        assert read(run / "latest.safetensors").counters.update == len(rows(run))
+    for path, first in played:
+        assert len(rows(path)) == 60
+        assert rows(path)[:3] == first[:3]  # with the same times: they were not played again
