@@ -13,10 +13,11 @@ import math
 import os
 import platform
 import re
+import tempfile
 import warnings
 import zlib
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,11 +96,8 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
     import safetensors.numpy
 
     assert checkpoint.config is not None
-    counters = checkpoint.counters
-    if counters.best_score is not None and not math.isfinite(counters.best_score):
-        counters = counters._replace(best_score=None)
     values = {
-        "counters": counters._asdict(),
+        "counters": checkpoint.counters._asdict(),
         "settings": checkpoint.config.saved(),
         "solved": checkpoint.solved,
         "versions": versions(),
@@ -230,6 +228,30 @@ def find_all(path: str) -> list[str]:
             f"--restore {path}: holds no checkpoint (*.safetensors); give a run's directory"
         )
     return [file for _, file in sorted(found)]
+
+
+@contextmanager
+def writable(path: Path, flag: str = "--run-dir") -> Iterator[None]:
+    """Raise UsageError, which names the flag, if the path cannot be written."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ValueError: a null byte
+        # mkdir finds a file in the place of a directory.
+        in_the_way = isinstance(error, FileExistsError)
+        reason = "not a directory" if in_the_way else getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"{flag} {path}: cannot be written ({reason}). Choose another path, or make room"
+        ) from error
+
+
+def require_writable(path: Path, flag: str) -> None:
+    """Raise UsageError, which names the flag, if the file cannot be written. Make its folder."""
+    with writable(path, flag):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(None, "it is a directory")
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
 
 
 def replace(path: Path, content: bytes | memoryview) -> None:

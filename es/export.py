@@ -5,7 +5,6 @@ import importlib.util
 import json
 import logging
 import math
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -22,7 +21,7 @@ from torch.nn import functional
 
 from es import __version__
 from es.algorithm.noise import DoubleArray, FloatArray
-from es.checkpoint import Checkpoint, replace
+from es.checkpoint import Checkpoint, replace, require_writable, writable
 from es.config import Config
 from es.environments.images import ALPHA, ImageObservation
 from es.environments.spaces import as_network_sees
@@ -32,7 +31,6 @@ from es.networks import clip_of
 from es.networks.actors import rounded_inwards
 from es.networks.custom import with_state
 from es.policy import Policy, make_policy
-from es.run import writable
 
 METADATA = "policy"  # the key of the file's metadata
 TOLERANCE = 0.01  # of the range of a continuous action, since sums are rounded in another order
@@ -49,7 +47,8 @@ def export(config: Config, checkpoint: Checkpoint | None, interrupts: Interrupts
     not play as the policy does.
     """
     path = Path(config.export or "")
-    _require_writable(path)
+    require_writable(path, "--export")
+    _require_libraries(path)
     interrupts.defer()
     try:
         with interrupts.allowed():
@@ -59,14 +58,8 @@ def export(config: Config, checkpoint: Checkpoint | None, interrupts: Interrupts
     return 0
 
 
-def _require_writable(path: Path) -> None:
-    """Raise UsageError, before anything is played, if the file cannot be written."""
-    with writable(path, "--export"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise IsADirectoryError(None, "it is a directory")
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
+def _require_libraries(path: Path) -> None:
+    """Raise UsageError unless the libraries that write and play the file are installed."""
     if not (importlib.util.find_spec("onnxscript") and importlib.util.find_spec("onnxruntime")):
         remedy = how_to_install("export", "requirements-extra.txt")
         raise UsageError(f"--export {path}: needs onnxscript and onnxruntime: {remedy}")

@@ -1,26 +1,24 @@
 """A run on the disk: its directory and lock, how it starts, resumes or branches, how it ends."""
 
 import dataclasses
-import errno
 import fcntl
 import itertools
 import math
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from es.algorithm.noise import SumNoise, weighted_sum
 from es.algorithm.strategy import Strategy
-from es.checkpoint import BEST, LATEST, Checkpoint, Counters, replace
+from es.checkpoint import BEST, LATEST, Checkpoint, Counters, replace, writable
 from es.config import BEGINNINGS, Config, flag_with_value
 from es.errors import Interrupted, RunError, UsageError, command, counted, naming_limits
 from es.policy import Policy
 from es.reports import NO_CURVE, PROGRESS, SETTINGS
-from es.reports.console import Console
+from es.reports.console import Console, RunLimits
 from es.reports.log import Log, require_wandb, start_wandb
 from es.reports.plot import Curve
 from es.reports.video import Recorder, flags_to_watch
@@ -31,7 +29,6 @@ from es.rollouts.tasks import Pool, Recipe
 from es.settings import CHANGED, TITLE, change_line, scored_alike, write_toml
 
 LOCK = ".lock"
-NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)  # of file systems without them
 MISSED = 1  # exit status of a run that did not reach its target
 UPDATES_AFTER_MISS = 10  # between a missed evaluation for the target and the next one, at most
 
@@ -69,65 +66,35 @@ class InUseError(UsageError):
     """Another process writes to the directory."""
 
 
-class RunDir:
+class RunDir(NamedTuple):
     """A locked directory. The system frees the lock when the process ends."""
 
-    def __init__(self, path: Path, lock: IO[str]) -> None:
-        self.path, self._lock = path, lock
+    path: Path
+    lock: IO[str]
 
     def close(self) -> None:
         """Free the directory for another run."""
-        self._lock.close()
-
-
-@contextmanager
-def writable(path: Path, flag: str = "--run-dir") -> Iterator[None]:
-    """Raise UsageError, which names the flag, if the path cannot be written."""
-    try:
-        yield
-    except (OSError, ValueError, RuntimeError) as error:  # a null byte, a loop of links
-        # mkdir finds a file in the place of a directory.
-        in_the_way = isinstance(error, FileExistsError)
-        reason = "not a directory" if in_the_way else getattr(error, "strerror", None) or error
-        where = getattr(error, "filename2", None) or getattr(error, "filename", None) or path
-        where = "" if str(where) == str(path) else f"{where}: "
-        raise UsageError(
-            f"{flag} {path}: cannot be written ({where}{reason}). Choose another path, or make room"
-        ) from error
+        self.lock.close()
 
 
 def open_directory(path: Path, flag: str = "--run-dir") -> RunDir:
-    """Make the directory unless it exists, and lock it.
+    """Make the directory unless it exists, and lock it, if its file system has locks.
 
     Raise UsageError if it cannot be written, and InUseError if another process has locked it.
-    Without locks in the file system, warn once.
     """
     with writable(path, flag):
         path.mkdir(parents=True, exist_ok=True)
         lock = (path / LOCK).open("a")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.close()
-            raise InUseError(
-                f"{flag} {path}: another run writes there. Wait for it or choose another path"
-            ) from error
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
-            _warn_of_no_locks(path.absolute().parent, error.strerror)
-        return RunDir(path, lock)
-
-
-@cache  # so that it warns once
-def _warn_of_no_locks(folder: Path, reason: str) -> None:
-    with suppress(OSError):
-        print(
-            f"warning: {folder}: its file system has no locks ({reason}), so nothing keeps two "
-            "runs from writing to one directory",
-            file=sys.stderr,
-            flush=True,
-        )
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise InUseError(
+            f"{flag} {path}: another run writes there. Wait for it or choose another path"
+        ) from error
+    except OSError:  # some file systems have no locks
+        pass
+    return RunDir(path, lock)
 
 
 def open_new(path: Path) -> RunDir:
@@ -138,7 +105,7 @@ def open_new(path: Path) -> RunDir:
             if not _holds_run(directory.path):
                 return directory
             directory.close()
-    raise AssertionError("numbers have no end")
+    raise AssertionError
 
 
 def default_path(folder: str, env_name: str) -> Path:
@@ -431,6 +398,23 @@ def update_follows(config: Config, counters: Counters) -> bool:
         or limit_reached(config, counters)
         or phase_due(config, counters)
     )
+
+
+def limits(config: Config, counters: Counters, path: Path) -> RunLimits:
+    """Return where the run in the directory `path` ends, for the live view."""
+    possible = {
+        "update": config.max_gradient_updates,
+        "frames": config.max_frames,
+        "minutes": config.max_minutes,
+    }
+    caps = {name: limit for name, limit in possible.items() if limit is not None}
+    if caps == {"update": Config.max_gradient_updates}:
+        caps = {}  # the default limit is no aim
+    title = config.env_name
+    if config.phase:
+        number = f"phase {counters.phase} of {len(config.phase)}"
+        title += f", {number}" if counters.phase else ", before its phases"
+    return RunLimits(title, path, config.target_return, caps, counters)
 
 
 def solved_before(config: Config, checkpoint: Checkpoint) -> dict[str, float] | None:

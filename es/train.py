@@ -7,7 +7,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,24 +27,13 @@ from es.algorithm.shaping import (
 )
 from es.algorithm.statistics import Normalizer
 from es.checkpoint import BEST, LATEST, RECENT, Checkpoint
-from es.config import FIELDS, Config
+from es.config import Config
 from es.envs import is_unlimited, make_env
-from es.errors import (
-    ClusterError,
-    Interrupted,
-    Interrupts,
-    LimitError,
-    RunError,
-    counted,
-)
+from es.errors import ClusterError, Interrupted, Interrupts, LimitError, RunError, counted
 from es.model import unflatten
 from es.policy import Policy, make_policy
-from es.reports.console import Console, RunLimits
-from es.reports.log import (
-    Record,
-    describe_evaluation,
-    describe_population,
-)
+from es.reports.console import Console
+from es.reports.log import Record, describe_evaluation, describe_population
 from es.reports.video import require_drawable
 from es.rollouts.processes import ending_children
 from es.rollouts.tasks import (
@@ -91,33 +80,24 @@ def train(
         return Outcome(0, Path(config.restore).parent, solved, checkpoint)
     if config.seed is None:
         config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
-    with ExitStack() as stack:
-        stack.callback(console.close)
+    with closing(console):
         while True:
-            outcome = _train_phase(config, checkpoint, interrupts, console, after_update, hand_over)
+            with ExitStack() as stack:
+                policy = _make_policy(config, checkpoint, console)
+                started = run.start(policy, checkpoint, console, stack, hand_over)
+                outcome = Trainer(started, console, interrupts).run_to_end(after_update)
             if not outcome.phase_ended:
                 return outcome
             config, checkpoint = run.next_phase(outcome.path, outcome.checkpoint)
 
 
-def _train_phase(
-    config: Config, checkpoint: Checkpoint | None, interrupts: Interrupts, console: Console,
-    after_update: AfterUpdate | None, hand_over: HandOver | None,
-) -> Outcome:  # fmt: skip
-    """Train until a phase, a limit or the target is reached."""
-    with ExitStack() as stack:
-        # Without workers, the environment is made here again and may use what is left.
-        with ending_children() if config.workers != 0 else nullcontext():
-            policy = make_policy(config, checkpoint)
-            if config.video_every:  # learn now whether the environment can be drawn
-                require_drawable(partial(make_env, policy.environment, "rgb_array"))
-        say_what_is_played(config, policy, console, is_new=checkpoint is None)
-        started = run.start(policy, checkpoint, console, stack, hand_over)
-        return Trainer(started, console).run_to_end(interrupts, after_update)
-
-
-def say_what_is_played(config: Config, policy: Policy, console: Console, *, is_new: bool) -> None:
-    """Say what the settings leave open, and warn where results depend on chance."""
+def _make_policy(config: Config, checkpoint: Checkpoint | None, console: Console) -> Policy:
+    """Return what is trained. Say what the settings leave open, and warn of what is by chance."""
+    # Without workers, the environment is made here again and may use what is left.
+    with ending_children() if config.workers != 0 else nullcontext():
+        policy = make_policy(config, checkpoint)
+        if config.video_every:  # learn now whether the environment can be drawn
+            require_drawable(partial(make_env, policy.environment, "rgb_array"))
     if policy.config.small_net and not config.small_net:
         console.say(
             f"{config.env_name} is seen as a vector of {policy.network['inputs']} numbers: using "
@@ -129,14 +109,15 @@ def say_what_is_played(config: Config, policy: Policy, console: Console, *, is_n
             "results depend on chance and on the number of workers. Draw from self.np_random alone"
         )
     most = config.max_episode_length
-    if is_new and most == Config.max_episode_length and is_unlimited(policy.environment):
+    is_default = most == Config.max_episode_length
+    if checkpoint is None and is_default and is_unlimited(policy.environment):
         console.say(f"No limit of steps is known: episodes may last {most} (--max-episode-length).")
+    return policy
 
 
 class Evaluation(NamedTuple):
-    """The returns of the policy after `update` updates, their mean and standard deviation."""
+    """The returns of the unperturbed policy, their mean and standard deviation."""
 
-    update: int
     returns: list[float]
     mean: float
     std: float
@@ -146,21 +127,21 @@ class Trainer:
     """A run in progress.
 
     An update changes the policy's parameters and statistics, the strategy and the counters. saved:
-    the state after the last update, as the checkpoint has it. solved: the evaluation that reached
-    the target, if one did. evaluated: the last complete evaluation.
+    the state after the last update, as the checkpoint has it. evaluated: the complete evaluation of
+    the current parameters, if there is one. solved: the evaluation that reached the target, if one
+    did.
     """
 
-    def __init__(self, started: Run, console: Console) -> None:
+    def __init__(self, started: Run, console: Console, interrupts: Interrupts) -> None:
         self.policy, self.strategy, self.counters, self.pool, self.log, self.path = started
         self.config, self.console = self.policy.config, console
         self.solved: dict[str, float] | None = None
         self.evaluated: Evaluation | None = None
         self.saved = self._checkpoint()
-        self._interrupts = Interrupts()
+        self._interrupts = interrupts
         self._submitted: Tasks | None = None  # which are being played already
         self._start = time.monotonic() - self.counters.wall_seconds
-        self._total_frames = self.counters.total_frames
-        self._steps, self._steps_since = 0, time.monotonic()
+        self._last_report = self.counters.total_frames, time.monotonic()
 
     @property
     def normalizer(self) -> Normalizer | None:
@@ -169,11 +150,11 @@ class Trainer:
 
     # ---- the loop ----
 
-    def run_to_end(self, interrupts: Interrupts, after_update: AfterUpdate | None) -> Outcome:
+    def run_to_end(self, after_update: AfterUpdate | None) -> Outcome:
         """Train, end workers and reports, and say how the run ended."""
-        self._interrupts = interrupts
-        interrupts.defer()
-        self.console.follow(self._limits(), self.pool.describe)
+        self._interrupts.defer()
+        limits = run.limits(self.config, self.counters, self.path)
+        self.console.follow(limits, self.pool.describe)
         interrupted, phase_ended = None, False
         try:
             phase_ended = self.run(after_update)
@@ -187,7 +168,7 @@ class Trainer:
                 self.pool.close()  # first: its processes take the cores that the picture needs
             finally:
                 unwritten = self.log.close(
-                    hurried=lambda: interrupted is not None or interrupts.received is not None
+                    hurried=lambda: interrupted is not None or self._interrupts.received is not None
                 )
         if phase_ended and not unwritten:
             return Outcome(0, self.path, False, self.saved, phase_ended=True)
@@ -215,17 +196,15 @@ class Trainer:
     def update(self) -> Record:
         """Make one update (Salimans et al. 2017, algorithm 2); return its figures."""
         strategy, cap = self.strategy, self.counters.max_episode_length
-        lr, sigma = strategy.scheduled_lr(), strategy.sigma
+        lr, sigma, theta = strategy.scheduled_lr(), strategy.sigma, strategy.theta.copy()
         results, population = self._play_perturbations(cap)
-        # A large population's noise takes long to sum. The state in `saved` is a copy.
-        before = strategy.theta.copy()
-        with self._interrupts.allowed():
+        with self._interrupts.allowed():  # a large population's noise takes long to sum
             gradient_norm = strategy.tell(population.fitness)
-        if self.policy.normalizer:
-            self.policy.normalizer.merge(results["observed"], results["steps"])
+        if self.normalizer:
+            self.normalizer.merge(results["observed"], results["steps"])
+        self.evaluated = None
         self._count(population)
-        if run.update_follows(self.config, self.counters):
-            # They are played while the master saves and reports.
+        if run.update_follows(self.config, self.counters):  # while the master saves and reports
             self._submit(self._first_tasks(self.counters.max_episode_length))
         files = self._checkpoints(population.unperturbed)
         record = Record(
@@ -236,7 +215,7 @@ class Trainer:
             grad_norm=gradient_norm,
             steps_per_second=self._speed(),
             total_frames=self.counters.total_frames,
-            update_ratio=norm(strategy.theta - before) / (norm(strategy.theta) or 1.0),
+            update_ratio=norm(strategy.theta - theta) / (norm(strategy.theta) or 1.0),
         )
         film = self.saved if self._is_due(self.config.video_every) else None
         self.log.commit(files, played=(record, population.returns), film=film)
@@ -251,12 +230,9 @@ class Trainer:
 
     def evaluate_for_best(self) -> None:
         """Evaluate the policy for --eval-every, and save the state again with the outcome."""
-        update = self.counters.update
-        evaluation = self.evaluated
-        if evaluation is None or evaluation.update != update:
-            evaluation = self.evaluated = self._evaluate("evaluation", 0)
-        is_best = self._is_best(evaluation.mean)
-        self._save_again(is_best=is_best, evaluated=update)
+        self.evaluated = self.evaluated or self._evaluate("evaluation", 0)
+        is_best = self._is_best(self.evaluated.mean)
+        self._save_again(is_best=is_best, evaluated=self.counters.update)
 
     def evaluate_for_target(self) -> None:
         """Evaluate the policy for --target-return, and save the state again with the outcome."""
@@ -269,19 +245,6 @@ class Trainer:
         if self.config.eval_every is not None:
             self._is_best(self.solved["mean"])
         self._save_again(is_best=True)
-
-    def _save_again(self, *, is_best: bool, **changed: Any) -> None:
-        """Save the state with changed counters, and report the evaluation of its parameters."""
-        seconds = time.monotonic() - self._start
-        evaluation: dict[str, Any] | None = None
-        if self.evaluated and self.evaluated.update == self.counters.update:
-            evaluation = describe_evaluation(self.counters, self.evaluated.returns)
-        self.counters = self.counters._replace(
-            wall_seconds=seconds, total_frames=self._total_frames, **changed
-        )
-        self.saved = self.saved._replace(counters=self.counters, solved=self.solved)
-        names = (BEST, LATEST) if is_best else (LATEST,)
-        self.log.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
 
     # ---- episodes ----
 
@@ -296,9 +259,8 @@ class Trainer:
         if self._submitted is None:
             self._submit(self._first_tasks(cap))
         results = self._results(name)
-        whole_episodes = len(results) - (count + 1) * episodes  # of the unperturbed parameters
-        whole, results = results[:whole_episodes], results[whole_episodes:]
-        perturbed, unperturbed = results[:-episodes], results[-episodes:]
+        whole, results = np.split(results, [len(results) - (count + 1) * episodes])
+        perturbed, unperturbed = np.split(results, [-episodes])
         if wanted := config.frames_per_update:
             steps, most = int(perturbed["steps"].sum()), config.n_most
             while count < (count := perturbations_needed(count, steps, wanted, most)):
@@ -349,10 +311,9 @@ class Trainer:
 
         Stop early if some of them show that the mean will not reach the target.
         """
-        config, count, update = self.config, self.config.eval_episodes, self.counters.update
-        tasks = evaluation_tasks(
-            self.strategy.seed, update, first + count, config.max_episode_length
-        )[first:]
+        count, update = self.config.eval_episodes, self.counters.update
+        cap, seed = self.config.max_episode_length, self.strategy.seed
+        tasks = evaluation_tasks(seed, update, first + count, cap)[first:]
         name = f"{name} after {counted(update, 'update')}"
         few = max(FEWEST_EPISODES, count // FAILING_PART)
         parts = (tasks,) if target == -math.inf else (tasks[:few], tasks[few:])
@@ -369,7 +330,7 @@ class Trainer:
             f"{name[0].upper()}{name[1:]}: mean {mean:.2f}, standard deviation {std:.2f} "
             f"over {played}{counted(count, 'fresh episode')}, in {time.monotonic() - start:.2f} s\n"
         )
-        return Evaluation(update, returns, mean, std)
+        return Evaluation(returns, mean, std)
 
     def _reach_target(self) -> dict[str, float] | None:
         """Return the evaluation in which the policy reaches --target-return, or None.
@@ -378,7 +339,7 @@ class Trainer:
         """
         target, count, first = self.config.target_return, self.config.eval_episodes, self.evaluated
         assert target is not None
-        if first is None or first.update != self.counters.update:
+        if first is None:
             first = self._evaluate("evaluation", 0, target)
             if len(first.returns) == count:
                 self.evaluated = first
@@ -411,9 +372,8 @@ class Trainer:
         with self._naming_environment(), self._interrupts.allowed():
             results = self.pool.results(progress)
         self._submitted = None
-        steps = int(results["steps"].sum())
-        self._steps += steps
-        self._total_frames += steps
+        total_frames = self.counters.total_frames + int(results["steps"].sum())
+        self.counters = self.counters._replace(total_frames=total_frames)
         return results
 
     def _snapshot(self) -> Snapshot:
@@ -436,9 +396,9 @@ class Trainer:
 
     def _speed(self) -> float:
         """Return the steps per second of all episodes since the last call."""
-        before, self._steps_since = self._steps_since, time.monotonic()
-        steps, self._steps = self._steps, 0
-        return steps / (self._steps_since - before)
+        (frames, began), now = self._last_report, (self.counters.total_frames, time.monotonic())
+        self._last_report = now
+        return (now[0] - frames) / (now[1] - began)
 
     # ---- the state ----
 
@@ -455,7 +415,6 @@ class Trainer:
             update=counters.update + 1,
             episodes=episodes,
             frames=frames,
-            total_frames=self._total_frames,
             wall_seconds=time.monotonic() - self._start,
             max_episode_length=cap,
             lr=self.strategy.lr,
@@ -492,6 +451,17 @@ class Trainer:
             vbn_batch=None if policy.vbn_batch is None else torch.from_numpy(policy.vbn_batch),
         )
 
+    def _save_again(self, *, is_best: bool, **changed: Any) -> None:
+        """Save the state with changed counters, and report the evaluation of its parameters."""
+        seconds = time.monotonic() - self._start
+        evaluation: dict[str, Any] | None = None
+        if self.evaluated:
+            evaluation = describe_evaluation(self.counters, self.evaluated.returns)
+        self.counters = self.counters._replace(wall_seconds=seconds, **changed)
+        self.saved = self.saved._replace(counters=self.counters, solved=self.solved)
+        names = (BEST, LATEST) if is_best else (LATEST,)
+        self.log.commit(dict.fromkeys(names, self.saved), evaluation=evaluation)
+
     def _is_due(self, every: int | None) -> bool:
         return every is not None and self.counters.update % every == 0
 
@@ -504,22 +474,6 @@ class Trainer:
         return True
 
     # ---- the end ----
-
-    def _limits(self) -> RunLimits:
-        """Return where the run ends, for the live view; the default limit is no aim."""
-        config = self.config
-        limits = {
-            "update": config.max_gradient_updates,
-            "frames": config.max_frames,
-            "minutes": config.max_minutes,
-        }
-        given = {name: limit for name, limit in limits.items() if limit is not None}
-        if given == {"update": FIELDS["max_gradient_updates"].default}:
-            given = {}
-        title, phase = config.env_name, self.counters.phase
-        if config.phase:
-            title += f", phase {phase} of {len(config.phase)}" if phase else ", before its phases"
-        return RunLimits(title, self.path, config.target_return, given, self.counters)
 
     def _conclude(self, interrupted: Interrupted | None, unwritten: Mapping[str, str]) -> Outcome:
         """Say how the run ended, and how to watch its policy."""

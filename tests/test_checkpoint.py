@@ -85,12 +85,6 @@ def test_a_checkpoint_of_version_0_2_is_loaded():
     assert same(load(str(PATH)), saved)
 
 
-def test_a_best_score_that_is_not_finite_is_none():
-    saved = example()
-    save(saved._replace(counters=saved.counters._replace(best_score=float("inf"))), PATH)
-    assert load(str(PATH)).counters == saved.counters
-
-
 def test_the_versions_are_those_of_what_is_installed():
     assert versions()["torch"] == importlib.metadata.version("torch")
     assert versions().keys() >= {"processor", "python", "numpy", "numba", "gymnasium"}

@@ -187,7 +187,7 @@ def test_a_file_that_plays_otherwise_than_the_policy_is_not_written(program):
     [
         ("--export out.pt2", "--export 'out.pt2' must be a file whose name ends in .onnx"),
         ("--export folder.onnx", "--export folder.onnx: cannot be written (it is a directory)"),
-        ("--export X/out.onnx", "--export X/out.onnx: cannot be written (X: not a directory)"),
+        ("--export X/out.onnx", "--export X/out.onnx: cannot be written (not a directory)"),
         ("--export /proc/out.onnx", "--export /proc/out.onnx: cannot be written"),
     ],
 )

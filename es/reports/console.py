@@ -64,7 +64,7 @@ class Console:
         self._last_block = ""  # of an update that was not printed as a block
         self._equal = 0  # updates in a row whose returns were all equal
         self._advised = False
-        self._lost_output = False
+        self._reader_left = False
 
     def follow(self, limits: RunLimits, describe_pool: Callable[[], str]) -> None:
         """Show a run live, if this is a terminal. describe_pool: returns the workers in words."""
@@ -163,11 +163,9 @@ class Console:
                 print(text, flush=True)
         except OSError as error:
             self._stop_view()
-            if not self._lost_output:
-                self._lost_output = True
-                if isinstance(error, BrokenPipeError):
-                    raise
-                self.warn(f"standard output cannot be written ({error.strerror})")
+            if isinstance(error, BrokenPipeError) and not self._reader_left:
+                self._reader_left = True
+                raise
             return False
         return True
 

@@ -52,21 +52,21 @@ COLUMNS = (
 )  # fmt: skip
 REDRAW_SECONDS = 10.0
 HURRIED_SECONDS = 2.2  # to wait for the last picture after Ctrl-C
-LOWEST_PRIORITY = 19  # as `nice` counts
+LOW_PRIORITY = 10  # as `nice` counts
 
 
 class Helper(subprocess.Popen[bytes]):
-    """A process that runs `python -m WORDS...` beside a run. Raise OSError if it cannot start.
+    """A process of low priority that runs `python -m WORDS...` beside a run.
 
-    nice: added to this process's own niceness. Its process group is its own, so that Ctrl-C in the
-    terminal does not reach it.
+    Its process group is its own, so that Ctrl-C in the terminal does not reach it. Raise OSError if
+    it cannot start.
     """
 
-    def __init__(self, *words: str, nice: int = LOWEST_PRIORITY) -> None:
+    def __init__(self, *words: str) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         super().__init__(
             # -P: do not import from the current folder, where a user's files may have our names.
-            ["nice", "-n", str(nice), sys.executable, "-P", "-m", *words],
+            ["nice", "-n", str(LOW_PRIORITY), sys.executable, "-P", "-m", *words],
             # Matplotlib reads the last one. A notebook's value may name what is not installed here.
             env=os.environ | importing_variables() | {"MPLBACKEND": "agg"},
             stdin=subprocess.PIPE,
@@ -74,15 +74,6 @@ class Helper(subprocess.Popen[bytes]):
             stderr=self._errors,
             process_group=0,
         )
-
-    def hasten(self) -> bool:
-        """Give it the usual priority, unless it has ended. Return False if that is forbidden."""
-        try:
-            if self.poll() is None:
-                os.setpriority(os.PRIO_PGRP, self.pid, os.getpriority(os.PRIO_PROCESS, 0))
-        except PermissionError:
-            return False
-        return True
 
     def end(self) -> str:
         """End it. Return the last line of its errors if it has failed, or else ""."""
@@ -116,7 +107,7 @@ class Curve:
         """Redraw the picture, unless that was done a few seconds ago."""
         self._requested = True
         if time.monotonic() >= self._due:
-            self._draw(LOWEST_PRIORITY)
+            self._draw()
             self._due = time.monotonic() + REDRAW_SECONDS
 
     def close(self, hurried: Callable[[], bool]) -> str:
@@ -129,9 +120,7 @@ class Curve:
         if not self._requested:
             self._helper.end()
             return ""
-        if not self._helper.hasten():
-            self._restart(0)
-        self._draw(0)
+        self._draw()
         assert self._helper.stdin is not None
         self._helper.stdin.close()  # so that it ends
         self._helper.stdin = None
@@ -142,17 +131,14 @@ class Curve:
             time.sleep(0.01)
         return self._helper.end()
 
-    def _draw(self, nice: int) -> None:
-        """Have the picture drawn. nice: of a process that replaces one that has ended."""
+    def _draw(self) -> None:
+        """Have the picture drawn."""
         if self._helper.poll() is not None:  # as it does after an error
-            self._restart(nice)
+            self._helper.end()
+            self._helper = Helper(*self._words)
         assert self._helper.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has just ended
             os.write(self._helper.stdin.fileno(), b"\n")
-
-    def _restart(self, nice: int) -> None:
-        self._helper.end()
-        self._helper = Helper(*self._words, nice=nice)
 
 
 def read_table(path: Path, columns: Sequence[str] = COLUMNS) -> dict[str, DoubleArray]:

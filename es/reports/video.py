@@ -8,17 +8,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
 
-from es.checkpoint import Checkpoint, save
+from es.checkpoint import Checkpoint, require_writable, save, writable
 from es.errors import UsageError, summary_of
 from es.reports import VIDEOS
-from es.reports.plot import LOWEST_PRIORITY, Helper, last_line
+from es.reports.plot import Helper, last_line
 
 SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels: small pictures such as Atari's are enlarged
 CAPTION_HEIGHT = 28  # pixels, above the picture
@@ -97,18 +97,10 @@ def draw(env: gymnasium.Env, prefix: str, remedy: str) -> np.ndarray:
 
 
 def as_bytes(picture: Any) -> np.ndarray:
-    """Return what an environment's render() has returned as (height, width, 3) uint8.
-
-    Pictures of floats may go up to 1 or up to 255. Those of truth values go up to 1. Raise
-    ValueError for other things.
-    """
+    """Return the result of render() as (height, width, 3) uint8. Raise ValueError."""
     pixels = np.asarray(picture)
-    if pixels.dtype.kind not in "buif":
-        raise ValueError(f"its render() returned a {type(picture).__name__}, not a picture")
     if pixels.ndim != 3 or pixels.shape[2] not in (3, 4) or not pixels.size:
-        raise ValueError(f"its pictures have the shape {pixels.shape}")
-    if pixels.dtype.kind in "bf" and pixels.max() <= 1:
-        pixels = pixels * 255
+        raise ValueError(f"its render() returned a {type(picture).__name__}, not a picture")
     return pixels[..., :3].astype(np.uint8)  # without transparency
 
 
@@ -260,11 +252,7 @@ class Video:
         self.frames = 0
         self._recording = path.with_name(f".{path.stem}.recording{path.suffix}")
         self._process: subprocess.Popen[bytes] | None = None
-        with self._naming_the_file():
-            if path.is_dir():
-                raise IsADirectoryError(None, "it is a directory")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._recording.touch()  # to fail before anything is played
+        require_writable(path, "--video")
 
     @property
     def seconds(self) -> float:
@@ -307,7 +295,7 @@ class Video:
 
     def save(self, path: Path) -> None:
         """Give the finished recording this name."""
-        with self._naming_the_file():
+        with writable(path, "--video"):
             self._recording.replace(path)
 
     def discard(self) -> None:
@@ -341,14 +329,6 @@ class Video:
             start_new_session=True,  # Ctrl-C is for the program, which then closes the video
         )
 
-    @contextlib.contextmanager
-    def _naming_the_file(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, ValueError) as error:  # ValueError: a null byte
-            reason = getattr(error, "strerror", None) or error
-            raise UsageError(f"--video {self.path}: cannot be written ({reason})") from error
-
 
 class Recorder:
     """Record episodes of a run's policy (--video-every), one at a time, in a process beside it.
@@ -375,35 +355,32 @@ class Recorder:
         self._last = checkpoint
         if self._helper is None or self._helper.poll() is not None:
             self._end()
-            self._start(LOWEST_PRIORITY)
+            self._start()
 
     def close(self, hurried: Callable[[], bool]) -> None:
         """Wait for the last video. hurried: returns whether the user does not want to."""
         if self._last and not hurried():
             self._say("Recording the last video; Ctrl-C leaves it out ...")
-        if self._helper and not self._helper.hasten():
-            self._helper.end()  # it would take long beside other programs
-            self._helper = self._recorded = None
         while self._last and not hurried():
             if self._helper is None or self._helper.poll() is not None:
                 self._end()
                 if self._recorded is self._last:
                     break
-                self._start(0)
+                self._start()
             time.sleep(0.02)
         if self._helper:
             self._helper.end()
         for unfinished in self._folder.glob(".*"):
             unfinished.unlink(missing_ok=True)
 
-    def _start(self, nice: int) -> None:
+    def _start(self) -> None:
         assert self._last is not None
         self._recorded = self._last
         video = self._folder / f"update-{self._last.counters.update}.mp4"
         words = ("--test", "--silent", "--restore", str(self._snapshot), "--video", str(video))
         try:
             save(self._last, self._snapshot)
-            self._helper = Helper("es", *words, *self._flags, nice=nice)
+            self._helper = Helper("es", *words, *self._flags)
         except OSError as error:  # such as a full disk
             self._warn_once(str(error))
 

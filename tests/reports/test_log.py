@@ -389,8 +389,7 @@ def test_a_full_output_loses_nothing_but_words():
     )  # fmt: skip
     assert result.returncode == 0
     assert read(RUN / "latest.safetensors").counters.update == 1
-    warning, last_line = result.stderr.splitlines()
-    assert warning == "warning: standard output cannot be written (No space left on device)"
+    (last_line,) = result.stderr.splitlines()
     assert last_line.startswith("Finished: 1 update, ")
 
 

@@ -151,22 +151,6 @@ def test_a_process_that_has_died_is_started_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.picture
-def test_a_process_without_the_right_to_a_higher_priority_is_replaced(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError
-
-    monkeypatch.setattr("os.setpriority", refuse)
-    a_run(tmp_path)
-    curve = Curve(tmp_path)
-    first = curve._helper
-    curve.request()
-    assert curve.close(lambda: False) == ""
-    assert first
-    assert first.returncode != 0
-    assert (tmp_path / "learning_curve.png").exists()
-
-
-@pytest.mark.picture
 def test_why_there_is_no_picture_is_told(tmp_path, monkeypatch):
     a_run(tmp_path)
     (tmp_path / "progress.csv").write_text("damaged\n")
