@@ -84,7 +84,7 @@ def no_more_processes(error: BaseException) -> bool:
 def limit_error(reason: object) -> LimitError:
     """Return the error of a run for which the system allows too few processes or threads."""
     return LimitError(
-        f"--workers: the system allows no more processes or threads ({reason}); raise the limit "
+        f"--workers: the system allows no more processes or threads ({reason}). Raise the limit "
         "(ulimit -u), or use fewer workers (--workers auto)"
     )
 

@@ -9,11 +9,9 @@ This module is not called `learn`, since its import would then replace the funct
 """
 
 import inspect
-import os
 import pickle
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -33,7 +31,7 @@ from es.algorithm.noise import DoubleArray, FloatArray
 from es.checkpoint import LATEST, Counters
 from es.config import FIELDS, TYPES, Config
 from es.errors import Interrupts, RunError, UsageError, naming_limits
-from es.rollouts.processes import ONE_THREAD, importing_variables, leave
+from es.rollouts.processes import connect, leave, start_interpreter
 from es.settings import KEYWORDS, errors_in_keywords, from_keywords, read_config, resolve
 
 if TYPE_CHECKING:  # torch and rich, which the caller may not need
@@ -211,7 +209,7 @@ class _Child:
         deaths = 0
         while True:
             before = self._last
-            self._start()
+            self._process, self._link = start_interpreter(CHILD)
             try:
                 return self._serve()
             except _ChildDiedError:
@@ -235,22 +233,9 @@ class _Child:
                 }
                 self._given = {**unsaved, "restore": str(latest), "trust": True}
 
-    def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", CHILD, str(theirs.fileno())],
-                env=os.environ | importing_variables() | ONE_THREAD,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C in the terminal is for the caller
-            )
-        self._link = Connection(ours.detach())
-        path = [folder or os.getcwd() for folder in sys.path]
-        self._answer((path, self._given, self._follow is not None))
-
     def _serve(self) -> Done:
         """Answer the child until it is done; raise its RunError, and _ChildDiedError."""
+        self._answer((self._given, self._follow is not None))
         while not isinstance(message := self._receive(), Done):
             if isinstance(message, RunError):
                 raise message
@@ -358,8 +343,7 @@ def _read_history(path: Path) -> dict[str, DoubleArray]:
 
 
 def child() -> None:
-    """Train for the program at the other end of the connection whose file is given in argv."""
-    link = Connection(int(sys.argv[1]))
+    """Train for the program that has started this process by `start_interpreter`."""
     lock = threading.Lock()
 
     def send(message: Message) -> None:
@@ -367,7 +351,8 @@ def child() -> None:
             link.send(message)
 
     with suppress(EOFError, OSError), Interrupts() as interrupts:  # the caller may end
-        sys.path[:], given, follows = link.recv()
+        link = connect()
+        given, follows = link.recv()
         try:
             with naming_limits():
                 answers: queue.SimpleQueue[Any] = queue.SimpleQueue()

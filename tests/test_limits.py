@@ -3,16 +3,12 @@
 import errno
 import os
 import threading
-from multiprocessing import Pipe
-from typing import Any
 
 import pytest
 
-from es.config import Config
 from es.errors import LimitError, execute
 from es.rollouts import pool as pool_module
 from es.rollouts.pool import WorkerPool
-from es.sweeps import trial
 from tests.fakes import recipe
 from tests.processes import run_python
 
@@ -25,7 +21,7 @@ SAID = "the system allows no more processes or threads"
     ("error", "said"),
     [
         (NO_PROCESS, f"error: --workers: {SAID} ([Errno 11] "),
-        (NO_THREAD, f"error: --workers: {SAID} (can't start new thread); raise the limit ("),
+        (NO_THREAD, f"error: --workers: {SAID} (can't start new thread). Raise the limit ("),
         (MemoryError("99 GiB"), "error: there is too little memory (MemoryError: 99 GiB)"),
     ],
 )
@@ -47,7 +43,7 @@ def test_a_run_whose_reports_get_no_thread_ends_with_one_line(program, monkeypat
     options = ("--env-name", "CartPole-v1", "--small-net", "--n", 2, "--workers", 0)
     status, _, err = program(*options)
     assert status == 1
-    assert err.startswith(f"error: --workers: {SAID} (can't start new thread); ")
+    assert err.startswith(f"error: --workers: {SAID} (can't start new thread). ")
     assert err.count("\n") == 1
 
 
@@ -66,30 +62,3 @@ def test_a_fork_server_without_processes_prints_nothing():
     silent = run_python(program.format("OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))"))
     assert (silent.returncode, silent.stderr) == (1, "")
     assert "ValueError: mine" in run_python(program.format("ValueError('mine')")).stderr
-
-
-def test_a_trial_that_gets_no_thread_sends_its_error(monkeypatch):
-    def end_with_parent(clean_up):
-        raise NO_THREAD
-
-    monkeypatch.setattr(trial, "end_with_parent", end_with_parent)
-    unused: Any = None
-    ours, theirs = Pipe()
-    with pytest.raises(LimitError):
-        trial.play(unused, theirs, 0, unused)
-    assert SAID in ours.recv()
-
-
-def test_a_sweep_whose_fork_server_ends_says_so(tmp_path, monkeypatch):
-    pytest.importorskip("optuna")
-    import optuna
-
-    from es.sweeps.study import Sweep, start_trial
-
-    def start(self):
-        raise EOFError
-
-    monkeypatch.setattr("multiprocessing.process.BaseProcess.start", start)
-    sweep = Sweep(Config(), {}, tmp_path, 1, 1)
-    with pytest.raises(LimitError, match=SAID):
-        start_trial(optuna.create_study(), sweep)

@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import resource
 import signal
+import socket
+import subprocess
 import sys
 import threading
 import warnings
@@ -218,6 +220,36 @@ def importing_variables() -> dict[str, str]:
     folders = [str(PROJECT)] if IN_CHECKOUT else []
     path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
     return {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+
+
+def start_interpreter(code: str) -> tuple[subprocess.Popen[bytes], connection.Connection]:
+    """Start a Python that runs `code`, which calls `connect`; return it and the connection to it.
+
+    It is in a session of its own: Ctrl-C in the terminal is for this process alone.
+    """
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", code, str(theirs.fileno())],
+            env=os.environ | importing_variables() | ONE_THREAD,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    link = connection.Connection(ours.detach())
+    with suppress(OSError):  # it has died, as the caller will find
+        link.send([folder or os.getcwd() for folder in sys.path])
+    return process, link
+
+
+def connect() -> connection.Connection:
+    """Return the connection to the program that has started this interpreter.
+
+    Modules are searched where that program searches them. Raise EOFError if it has ended.
+    """
+    link = connection.Connection(int(sys.argv[1]))
+    sys.path[:] = link.recv()
+    return link
 
 
 @contextmanager

@@ -4,10 +4,7 @@ Fork server, workers, shared memory and limits are that process's: they change n
 program that uses the pool, and end with it. The program's `__main__` is not imported anywhere.
 """
 
-import os
-import socket
 import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -16,12 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from es.errors import ClusterError, RunError
-from es.rollouts.processes import (
-    ONE_THREAD,
-    end_group,
-    importing_variables,
-    leave,
-)
+from es.rollouts.processes import connect, end_group, leave, start_interpreter
 from es.rollouts.tasks import FAILURES, Pool, Progress, Results, Snapshot, Tasks
 
 SERVER = "from es.rollouts.remote import serve; serve()"
@@ -129,20 +121,8 @@ class RemotePool(Pool):
 
     def _start(self) -> None:
         """Start the process, make the pool in it, and submit the last batch. Raise EOFError."""
-        ours, theirs = socket.socketpair()
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", SERVER, str(theirs.fileno())],
-                env=os.environ | importing_variables() | ONE_THREAD,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C in the terminal is for the program
-            )
-        finally:
-            theirs.close()
+        self._process, self._link = start_interpreter(SERVER)
         self.pid = self._process.pid
-        self._link = Connection(ours.detach())
-        self._send([folder or os.getcwd() for folder in sys.path])
         self._send(self._make)
         try:
             self._receive()
@@ -207,11 +187,10 @@ class RemotePool(Pool):
 
 
 def serve() -> None:
-    """Serve the program at the other end of the connection whose file descriptor is argument 1."""
-    link = Connection(int(sys.argv[1]))
+    """Serve the program that has started this process by `start_interpreter`."""
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the program wants no more
+        link = connect()
         try:
-            sys.path[:] = link.recv()
             _serve(link)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             raise

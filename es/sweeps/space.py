@@ -34,7 +34,7 @@ def read_space(path: str, source: str) -> Space:
         except (TypeError, ValueError) as error:
             raise UsageError(f"{source}: [{key}] {error}") from error
     if not space:
-        raise UsageError(f"{source}: names no setting; give one a table with {FORM}")
+        raise UsageError(f"{source}: names no setting. Give one a table with {FORM}")
     return space
 
 
@@ -58,7 +58,7 @@ def _distribution(key: str, table: Any, source: str) -> BaseDistribution:
     options = {name: table[name] for name in ("log", "step") if name in table}
     match low:
         case bool() | str():
-            raise ValueError("has no numbers; give choices = [...]")
+            raise ValueError("has no numbers. Give choices = [...]")
         case int():
             return IntDistribution(low, high, **options)
         case _:

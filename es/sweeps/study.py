@@ -24,15 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from es.checkpoint import LATEST
 from es.config import Config, flag
-from es.errors import (
-    Interrupts,
-    RunError,
-    UsageError,
-    command,
-    counted,
-    in_one_line,
-    limit_error,
-)
+from es.errors import Interrupts, RunError, UsageError, command, counted, in_one_line
 from es.reports import plot
 from es.reports.console import Console
 from es.rollouts.processes import end_group, starting_helper
@@ -144,12 +136,8 @@ def complete_trials(study: optuna.Study) -> list[FrozenTrial]:
 
 def best_trial(study: optuna.Study) -> FrozenTrial | None:
     """Return the complete trial of the highest value; of several, that with the fewest frames."""
-
-    def rank(trial: FrozenTrial) -> tuple[float, int]:
-        assert trial.value is not None
-        return trial.value, -trial.user_attrs[FRAMES]
-
-    return max(complete_trials(study), key=rank, default=None)  # the first of several
+    trials = complete_trials(study)  # of equal ones, the first is returned
+    return max(trials, key=lambda each: (each.values, -each.user_attrs[FRAMES]), default=None)
 
 
 class RunningTrial:
@@ -235,11 +223,8 @@ def start_trial(study: optuna.Study, sweep: Sweep) -> RunningTrial:
             target=run_trial,
             args=(config, theirs, study.get_trials(deepcopy=False)[trial.number].last_step or 0),
         )
-        try:
-            with starting_helper():
-                process.start()
-        except EOFError as error:  # as it cannot start another process
-            raise limit_error("the fork server has ended") from error
+        with starting_helper():
+            process.start()
     return RunningTrial(trial, process, ours)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from es import cli
 from es.checkpoint import load
 from es.config import Config
-from es.errors import Interrupts, execute, naming_limits, summary_of
+from es.errors import Interrupts, execute, summary_of
 from es.reports import NO_CURVE
 from es.rollouts.processes import TERMINAL_SIGNALS, end_group, end_with_parent
 
@@ -67,9 +67,8 @@ def play(config: Config, link: Connection, reported: int, interrupts: Interrupts
     which --test plays, too. A trial that is ended early has none. Raise the trial's error.
     """
     try:
-        with naming_limits():
-            end_with_parent(partial(end_group, os.getpid()))
-            return _train(config, link, reported, interrupts)
+        end_with_parent(partial(end_group, os.getpid()))
+        return _train(config, link, reported, interrupts)
     except Exception as error:
         link.send(summary_of(error))
         raise
