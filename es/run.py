@@ -5,9 +5,10 @@ import fcntl
 import itertools
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -78,7 +79,7 @@ class RunDir(NamedTuple):
 
 
 def open_directory(path: Path, flag: str = "--run-dir") -> RunDir:
-    """Make the directory unless it exists, and lock it, if its file system has locks.
+    """Make the directory unless it exists, and lock it. Without locks in the file system, warn once.
 
     Raise UsageError if it cannot be written, and InUseError if another process has locked it.
     """
@@ -92,9 +93,19 @@ def open_directory(path: Path, flag: str = "--run-dir") -> RunDir:
         raise InUseError(
             f"{flag} {path}: another run writes there. Wait for it or choose another path"
         ) from error
-    except OSError:  # some file systems have no locks
-        pass
+    except OSError as error:  # some file systems have no locks
+        _warn_of_no_locks(path.absolute().parent, error.strerror)
     return RunDir(path, lock)
+
+
+@cache  # so that it warns once
+def _warn_of_no_locks(folder: Path, reason: str) -> None:
+    print(
+        f"warning: {folder}: its file system has no locks ({reason}), so nothing keeps two runs "
+        "from writing to one directory",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def open_new(path: Path) -> RunDir:

@@ -95,13 +95,18 @@ def test_two_runs_at_once_and_the_lock_ends_with_its_process(tmp_path):
     run.open_directory(path).close()
 
 
-def test_a_file_system_without_locks_is_used(tmp_path, monkeypatch):
+def test_a_file_system_without_locks_is_used_with_one_warning(tmp_path, monkeypatch, capsys):
     def no_locks(lock, operation):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     a_run(tmp_path / "run")
     assert open_and_close(tmp_path / "run") == tmp_path / "run.2"
+    run.open_directory(tmp_path / "run").close()
+    assert capsys.readouterr().err == (
+        f"warning: {tmp_path}: its file system has no locks (Function not implemented), so nothing "
+        "keeps two runs from writing to one directory\n"
+    )
 
 
 @pytest.mark.parametrize(
