@@ -301,10 +301,7 @@ class _Child:
 
 
 def _pickle_definitions(config: Config) -> bytes:
-    """Return what the settings name of this program, by value.
-
-    That are the objects of `__main__` by name, and the environment's registration.
-    """
+    """Return the named objects of `__main__` and the environment's registration, by value."""
     import cloudpickle
 
     words = [word for each in config.user_modules.values() for word in each]
