@@ -1,6 +1,6 @@
 """Checkpoints: everything that continues a run to the bit, in one safetensors file.
 
-docs/checkpoint-format.md describes the file. The weights of pytorch-es can be loaded too. torch is
+docs/internals.md describes the file. The weights of pytorch-es can be loaded too. torch is
 imported when a file is read or written, so that this module is light.
 """
 

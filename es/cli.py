@@ -28,6 +28,7 @@ def main(argv: Sequence[str]) -> int:
 
 def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     """Resolve the settings, then train, test or export; raise RunError."""
+    limit_threads()  # before a checkpoint is loaded, which imports torch
     given = settings.from_argv(argv)
     if given.get("version"):
         print(f"es {__version__}")

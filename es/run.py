@@ -79,9 +79,10 @@ class RunDir(NamedTuple):
 
 
 def open_directory(path: Path, flag: str = "--run-dir") -> RunDir:
-    """Make the directory unless it exists, and lock it. Without locks in the file system, warn once.
+    """Make the directory unless it exists, and lock it.
 
     Raise UsageError if it cannot be written, and InUseError if another process has locked it.
+    Without locks in the file system, warn once.
     """
     with writable(path, flag):
         path.mkdir(parents=True, exist_ok=True)

@@ -441,17 +441,21 @@ def combine(
     return config
 
 
-def changes(config: Config, before: Config, names: Sequence[str] = ()) -> list[tuple[str, Any]]:
-    """Return the settings of the algorithm (or `names`) that `config` changes, with former values.
+def changes(
+    config: Config, before: Config, names: Sequence[str] | None = None
+) -> list[tuple[str, Any]]:
+    """Return the settings that `config` changes, with their former values.
 
-    before: the settings of a checkpoint.
+    before: the settings of a checkpoint. names: the settings to compare, by default all that decide
+    on the result.
     """
-    # A schedule depends on the number of updates.
-    scheduled = {config.lr_schedule, before.lr_schedule} != {"constant"}
-    decisive = [*ALGORITHM, "max_gradient_updates"] if scheduled else ALGORITHM
+    if names is None:
+        # A schedule depends on the number of updates.
+        scheduled = {config.lr_schedule, before.lr_schedule} != {"constant"}
+        names = [*ALGORITHM, "max_gradient_updates"] if scheduled else ALGORITHM
     return [
         (name, before.effective(name))
-        for name in names or decisive
+        for name in names
         if _without_modules(name, config.effective(name))
         != _without_modules(name, before.effective(name))
     ]
@@ -473,8 +477,8 @@ def _require_same(config: Config, before: Config) -> None:
     changed = changes(config, before, SETTINGS_OF_POLICY)
     remedy = "The policy was made for the checkpoint's value. Remove the flag, or start a new run"
     if not changed and not config.override:
-        played = ("env_name", "small_net") if config.action != "train" else ()
-        changed = changes(config, before, played)
+        played = ("env_name", "small_net")
+        changed = changes(config, before, played if config.action != "train" else None)
         remedy = "Remove the flag, or give --override to change the setting"
     if changed:
         differences = [

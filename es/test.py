@@ -93,7 +93,7 @@ def _test(
             stack.callback(video.discard)  # unless it is saved
         try:
             with RichConsole(quiet=quiet).status("") as status:  # on a terminal alone
-                for index, seed in enumerate(itertools.islice(seeds, _count(config))):
+                for index, seed in enumerate(itertools.islice(seeds, _count(config, several))):
                     status.update(f"Playing episode {index + 1} ...")
                     with interrupts.allowed():
                         episodes.append(_play(env, actor, seed, cap, config.env_name))
@@ -159,13 +159,18 @@ def _make(policy: Policy, update: int | None, several: bool) -> tuple[gymnasium.
     return ShowFrames(drawn, video, "--video"), video
 
 
-def _count(config: Config) -> int | None:
-    """Return how many episodes to play; None: until the window is closed."""
+def _count(config: Config, several: bool) -> int | None:
+    """Return how many episodes to play; None: until the window is closed.
+
+    several: of each of several checkpoints.
+    """
     if config.episodes is not None:
         return config.episodes
     if config.video is not None:
         return RECORDED_EPISODES
-    return EPISODES if config.no_render or config.json else None
+    if config.no_render or config.json:
+        return EPISODES
+    return 1 if several else None
 
 
 def _as_json(

@@ -25,7 +25,6 @@ from es.algorithm.shaping import (
     perturbations_needed,
     variable_cap,
 )
-from es.algorithm.statistics import Normalizer
 from es.checkpoint import BEST, LATEST, RECENT, Checkpoint
 from es.config import Config
 from es.envs import is_unlimited, make_env
@@ -143,11 +142,6 @@ class Trainer:
         self._start = time.monotonic() - self.counters.wall_seconds
         self._last_report = self.counters.total_frames, time.monotonic()
 
-    @property
-    def normalizer(self) -> Normalizer | None:
-        """Return the statistics of observations, if these are normalised."""
-        return self.policy.normalizer
-
     # ---- the loop ----
 
     def run_to_end(self, after_update: AfterUpdate | None) -> Outcome:
@@ -200,8 +194,8 @@ class Trainer:
         results, population = self._play_perturbations(cap)
         with self._interrupts.allowed():  # a large population's noise takes long to sum
             gradient_norm = strategy.tell(population.fitness)
-        if self.normalizer:
-            self.normalizer.merge(results["observed"], results["steps"])
+        if self.policy.normalizer:
+            self.policy.normalizer.merge(results["observed"], results["steps"])
         self.evaluated = None
         self._count(population)
         if run.update_follows(self.config, self.counters):  # while the master saves and reports
