@@ -25,14 +25,11 @@ MAZE = "gymnasium_robotics:PointMaze_UMazeDense-v3"
 ENV_NAMES = {"LunarLanderContinuous-v3": "LunarLander-v3", MAZE.partition(":")[2]: MAZE}
 
 
-def test_the_results_have_all_of_them_with_their_targets():
+def test_the_results_have_a_row_for_each():
     page = (ROOT / "docs" / "results.md").read_text()
     tables = page.partition("## Tuned settings")[2].partition("### Settings for any task")[0]
-    targets = dict(re.findall(r"^\| (\S+-v\d) \| (-?[\d.]+) \|", tables, re.MULTILINE))
-    settings = {path.stem: tomllib.loads(path.read_text()) for path in CONFIGS}
-    assert set(settings) == NAMES
-    expected = {name: file["target-return"] for name, file in settings.items()}
-    assert {name: float(target) for name, target in targets.items()} == expected
+    assert {path.stem for path in CONFIGS} == NAMES
+    assert {*re.findall(r"^\| (\S+-v\d) \|", tables, re.MULTILINE)} == NAMES
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
