@@ -108,8 +108,8 @@ def start_lasting() -> subprocess.Popen[bytes]:
 class Starting(Counting):
     """Leaves a process running, whose id it adds to a file; seed 13 fails, and 14 hangs."""
 
-    def __init__(self, pids: str) -> None:
-        super().__init__()
+    def __init__(self, pids: str, seconds: float = 0.0) -> None:
+        super().__init__(seconds=seconds)
         with Path(pids).open("a") as file:
             file.write(f"{start_lasting().pid}\n")
 

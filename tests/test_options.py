@@ -27,6 +27,11 @@ OPTIONS = {
     "--frame-skip 3 --optimizer adam --lr 0.01 --shaping raw",
     "pgpe": f"{PENDULUM} --n 4 --n-max 12 --frames-per-update 250 --obs-norm --hidden-sizes "
     "--init zero --optimizer clipup --max-speed 0.05 --sigma-adapt --shaping centered-rank",
+    "MuJoCo": "--env-name HalfCheetah-v5 --max-episode-length 20 --n 6 --obs-norm --useAdam "
+    "--action-noise 0.1 --variable-ep-len",
+    "Box2D": "--env-name LunarLander-v3 --n 6 --episodes-per-perturbation 2 --adaptive-ep-len",
+    "capped": "--env-name Pendulum-v1 --max-episode-length 90 --n 6 --training-ep-len 30 "
+    "--episodes-per-perturbation 2",
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -17,18 +18,15 @@ from tests.processes import all_gone, descendants, wait_until
 SLOW = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--n", 4, "--run-dir", "slow")
 
 
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGINT, marks=pytest.mark.picture), signal.SIGTERM, signal.SIGHUP],
-)
-def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start, number):
+@pytest.mark.picture
+def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start):
     process = start(*ENDLESS, "--workers", 2)
     wait_until(lambda: has_rows(RUN, 3))
     pids = descendants(process.pid)
     assert len(pids) > 2
-    os.killpg(process.pid, number)
+    os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (128 + number, "")
+    assert (process.returncode, err) == (130, "")
     assert out.splitlines()[-2].startswith("Interrupted after ")
     wait_until(lambda: all_gone(pids))
     updates = len((RUN / "progress.csv").read_text().splitlines()) - 1
@@ -67,16 +65,16 @@ def test_the_death_of_the_master_ends_all_workers(start):
     wait_until(lambda: all_gone(pids))
 
 
-@pytest.mark.picture
 def test_killed_workers_and_helpers_do_not_change_the_run(start, program):
     run = ("--small-net", "--env-name", "Acrobot-v1", "--n", 4, "--seed", 1, "--sigma", 1)
-    end = ("--max-gradient-updates", 40)
+    end = ("--max-gradient-updates", 15)
     process = start(*run, *end, "--workers", 2, "--run-dir", "killed")
     wait_until(lambda: has_rows(Path("killed"), 3))
-    for which in (-1, 0, -1, 1):  # the last child is a worker, the first ones are the helpers
+    # The last child is a worker, the first ones are the helpers.
+    for updates, which in ((5, -1), (7, 0), (9, -1), (11, 1)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(descendants(process.pid)[which], signal.SIGKILL)
-        time.sleep(0.3)
+        wait_until(partial(has_rows, Path("killed"), updates))
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert "signal SIGKILL" in out
@@ -85,11 +83,9 @@ def test_killed_workers_and_helpers_do_not_change_the_run(start, program):
     assert same_run(read("killed/latest.safetensors"), read("quiet/latest.safetensors"))
 
 
-def test_an_episode_that_never_ends_is_given_up(start):
-    flags = (*SLOW, "--rollout-timeout", 0.3)
-    process = start(*flags, "--workers", 1)
-    _out, err = process.communicate(timeout=60)
-    assert process.returncode == 1
+def test_an_episode_that_never_ends_is_given_up(program):
+    status, _, err = program(*SLOW, "--rollout-timeout", 0.3, "--workers", 1)
+    assert status == 1
     assert err.startswith("error: --env-name tests.slow:Slow-v0: the episode of seed ")
     assert "failed 3 times; the last worker was ended" in err
     assert err.count("\n") == 1
@@ -121,26 +117,12 @@ def test_an_interrupted_test_sums_up_what_it_has_played(start, program):
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
     assert re.match(r"\d+ episodes?: mean ", out.splitlines()[-1])
-    for number in range(3):
-        process = start(*play)
-        time.sleep(0.2 + 0.3 * number)  # somewhere in the imports
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode in (130, -signal.SIGINT)
-        assert err == ""
-
-
-def test_two_runs_at_once(start, program):
-    process = start(*ENDLESS, "--workers", 2)
-    wait_until(lambda: has_rows(RUN, 1))
-    beside = (*ENDLESS, "--workers", 0, "--max-gradient-updates", 1)
-    status, out, err = program(*beside)
-    assert (status, err) == (1, "")  # it misses its target
-    assert f"{RUN} holds another run: this one goes to {RUN}.2." in out
-    status, out, _ = program(*beside, "--run-dir", RUN)
-    assert status == 1
-    assert f"this one goes to {RUN}.3." in out
-    assert process.poll() is None
+    process = start(*play)
+    time.sleep(0.5)  # somewhere in the imports
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert err == ""
 
 
 def test_all_workers_start_quickly_and_share_their_memory_from_any_folder(start):

@@ -21,13 +21,11 @@ RICH = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_any_number_of_workers_and_a_resume_give_the_same_run(train, workers):
+def test_any_number_of_workers_and_a_resume_give_the_same_run(train):
     whole = read(train(*RICH, "--max-gradient-updates", 4, folder="whole"))
-    path = train(*RICH, "--max-gradient-updates", 2, workers=workers)
+    path = train(*RICH, "--max-gradient-updates", 2, workers=2)
     named = ("--restore", path, "--net", "tests.nets:Rich", "--max-gradient-updates", 4)
-    again = read(train(*named, workers=workers))
-    assert same_run(whole, again)
+    assert same_run(whole, read(train(*named, workers=1)))
 
 
 def test_only_parameters_that_require_a_gradient_are_trained(train):

@@ -59,29 +59,29 @@ def test_whatever_happens_nothing_is_left_running(tmp_path):
         pool.evaluate(SNAPSHOT, TASKS)
 
 
-@pytest.mark.parametrize("when", ["idle", "busy"])
-def test_a_process_that_is_killed_is_started_again_and_changes_no_result(when, tmp_path):
+def test_a_process_that_is_killed_is_started_again_and_changes_no_result(tmp_path):
+    """While its workers are idle, and while they play."""
     said: list[str] = []
     pids = tmp_path / "pids"
     expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
-    made_of = recipe(Starting, str(pids)) if when == "idle" else recipe(seconds=0.01)
-    with remote_pool(made_of, say=said.append) as pool:
-        first, family = pool.pid, [pool.pid, *descendants(pool.pid)]
+    with remote_pool(recipe(Starting, str(pids), seconds=0.01), say=said.append) as pool:
+        family = [pool.pid, *descendants(pool.pid)]
+        pool.evaluate(SNAPSHOT, TASKS)
+        family += [int(pid) for pid in pids.read_text().split()]
+        pool.submit(SNAPSHOT, TASKS)
+        os.kill(pool.pid, signal.SIGKILL)
+        assert same_results(pool.evaluate(SNAPSHOT, TASKS), expected)
+        second = pool.pid
+        family += [second, *descendants(second)]
 
-        def kill(done: int = 1) -> None:
-            if pool.pid == first and done:
-                os.kill(first, signal.SIGKILL)
+        def kill(done: int) -> None:
+            if pool.pid == second and done:
+                os.kill(second, signal.SIGKILL)
 
-        if when == "idle":
-            tasks = TASKS[:3]  # seeds that its environment plays
-            pool.evaluate(SNAPSHOT, tasks)
-            family += [int(pid) for pid in pids.read_text().split()]
-            pool.submit(SNAPSHOT, TASKS)
-            kill()
         assert same_results(pool.evaluate(SNAPSHOT, TASKS, kill), expected)
         assert same_results(pool.evaluate(SNAPSHOT, TASKS), expected)
         wait_until(lambda: all_gone(family))
-    assert said == ["The process of the workers died (exit code -9): starting it again."]
+    assert said == ["The process of the workers died (exit code -9): starting it again."] * 2
 
 
 def die(say: Any) -> Any:
