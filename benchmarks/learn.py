@@ -41,6 +41,7 @@ PUBLISHED = {
     "CartPole-v1": "ARS 500 @ 5e4",
     "FreewayDeterministic-v4": "ES 31.0 @ 2.5e8",
     "HalfCheetah-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7",
+    "HalfCheetahARS-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7",
     "Hopper-v5": "ES 3403 @ 3.2e7; ARS 3344 @ 7e6",
     "Humanoid-v5": "ES 6000; ClipUp 10184 @ 1.5e8; ARS 11600",
     "InvertedDoublePendulum-v5": "ES 9104 @ 5.4e6",

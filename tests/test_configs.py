@@ -15,14 +15,18 @@ CONFIGS = sorted({*(ROOT / "configs").glob("*.toml")} - {ROOT / "configs" / "unk
 NAMES = {
     "Acrobot-v1", "Ant-v5", "BipedalWalker-v3", "BoxingDeterministic-v4",
     "BreakoutDeterministic-v4", "CartPole-v1", "CyclicMDP-v0", "FreewayDeterministic-v4",
-    "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5",
+    "HalfCheetah-v5", "HalfCheetahARS-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5",
     "InvertedDoublePendulum-v5", "InvertedPendulum-v5", "LunarLander-v3",
     "LunarLanderContinuous-v3", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1",
     "PointMaze_UMazeDense-v3", "PongDeterministic-v4", "Pusher-v5", "Reacher-v5", "Swimmer-v5",
     "Walker2d-v5",
 }  # fmt: skip
 MAZE = "gymnasium_robotics:PointMaze_UMazeDense-v3"
-ENV_NAMES = {"LunarLanderContinuous-v3": "LunarLander-v3", MAZE.partition(":")[2]: MAZE}
+ENV_NAMES = {
+    "HalfCheetahARS-v5": "HalfCheetah-v5",
+    "LunarLanderContinuous-v3": "LunarLander-v3",
+    MAZE.partition(":")[2]: MAZE,
+}
 
 
 def test_the_results_have_a_row_for_each():
