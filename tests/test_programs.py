@@ -18,15 +18,18 @@ from tests.processes import all_gone, descendants, wait_until
 SLOW = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--n", 4, "--run-dir", "slow")
 
 
-@pytest.mark.picture
-def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start):
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.picture), signal.SIGTERM, signal.SIGHUP],
+)
+def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start, number):
     process = start(*ENDLESS, "--workers", 2)
     wait_until(lambda: has_rows(RUN, 3))
     pids = descendants(process.pid)
     assert len(pids) > 2
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
+    assert (process.returncode, err) == (128 + number, "")
     assert out.splitlines()[-2].startswith("Interrupted after ")
     wait_until(lambda: all_gone(pids))
     updates = len((RUN / "progress.csv").read_text().splitlines()) - 1
@@ -123,6 +126,15 @@ def test_an_interrupted_test_sums_up_what_it_has_played(start, program):
     _, err = process.communicate(timeout=60)
     assert process.returncode in (130, -signal.SIGINT)
     assert err == ""
+
+
+def test_two_runs_at_once(start, program):
+    process = start(*ENDLESS, "--workers", 2)
+    wait_until(lambda: has_rows(RUN, 1))
+    status, out, err = program(*ENDLESS, "--workers", 0, "--max-gradient-updates", 1)
+    assert (status, err) == (1, "")  # it misses its target
+    assert f"{RUN} holds another run: this one goes to {RUN}.2." in out
+    assert process.poll() is None
 
 
 def test_all_workers_start_quickly_and_share_their_memory_from_any_folder(start):
