@@ -240,7 +240,7 @@ def writable(path: Path, flag: str = "--run-dir") -> Iterator[None]:
         in_the_way = isinstance(error, FileExistsError)
         reason = "not a directory" if in_the_way else getattr(error, "strerror", None) or error
         raise UsageError(
-            f"{flag} {path}: cannot be written ({reason}). Choose another path, or make room"
+            f"{flag} {path}: cannot be written ({reason}). Choose another path, or free some space"
         ) from error
 
 

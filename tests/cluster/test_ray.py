@@ -254,7 +254,7 @@ class Short(gymnasium.Wrapper):
 class Mine(CartPoleEnv):
     pass
 
-for where, run_dir in (dict(ray={address!r}), "there"), (dict(workers=0), "here"):
+for where, run_dir in (dict(ray="local", workers=1), "there"), (dict(workers=0), "here"):
     learn(
         env_name=Mine, env_wrapper=[Short, "most=30"], net="nets:Plain", net_kwargs=dict(width=8),
         n=6, seed=1, max_gradient_updates=2, run_dir=run_dir, **where
@@ -262,13 +262,14 @@ for where, run_dir in (dict(ray={address!r}), "there"), (dict(workers=0), "here"
 """
 
 
-def test_what_a_script_defines_travels_to_the_workers(cluster):
-    Path("script.py").write_text(SCRIPT.format(root=str(ROOT), address=cluster.address))
+def test_what_a_script_defines_travels_to_the_workers_and_nothing_is_left(folder):
+    Path("script.py").write_text(SCRIPT.format(root=str(ROOT)))
     shutil.copy(ROOT / "tests" / "nets.py", "nets.py")
     done = subprocess.run(
         [sys.executable, "script.py"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+    assert not list(folder.glob("ray-*"))
     there, here = (read(f"{run}/latest.safetensors") for run in ("there", "here"))
     assert there.counters.update == 2
     assert same_run(there, here)

@@ -3,7 +3,9 @@
 import contextlib
 import errno
 import importlib.util
+import itertools
 import math
+import os
 import resource
 import signal
 import subprocess
@@ -22,6 +24,7 @@ from tensorboard.plugins.hparams.metadata import (
 from tensorboard.util.tensor_util import make_ndarray
 
 from es.algorithm.shaping import Population
+from es.checkpoint import save
 from es.errors import UsageError
 from es.reports import log as logs
 from es.reports.log import (
@@ -374,6 +377,28 @@ def test_a_run_outlives_a_full_disk_and_says_what_it_could_not_write_in_the_end(
     assert "could not be written (File too large)" in complaint
     assert command.endswith(f" --restore {RUN}/latest.safetensors")
     assert before <= read(latest).counters.update < int(complaint.split()[4])
+
+
+def test_a_run_that_is_interrupted_after_a_full_disk_lacks_nothing(program, monkeypatch):
+    attempts = itertools.count(1)
+
+    def save_at_times(checkpoint, path):
+        attempt = next(attempts)
+        if attempt in range(5, 10):
+            fail()
+        if attempt == 15:
+            os.kill(os.getpid(), signal.SIGINT)
+        save(checkpoint, path)
+
+    monkeypatch.setattr(logs, "save", save_at_times)
+    status, _, err = program(*ENDLESS, "--workers", 0, "--n", 2, "--silent")
+    assert status == 130
+    refused, written = err.splitlines()
+    assert "cannot be written (No space left on device)" in refused
+    assert written.endswith("all waiting files are written now.")
+    updates = [int(row["update"]) for row in rows()]
+    assert updates == list(range(1, read(RUN / "latest.safetensors").counters.update + 1))
+    assert not list(RUN.glob("*.tmp"))
 
 
 def test_a_full_output_loses_nothing_but_words():
