@@ -7,8 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from es.config import FIELDS, TYPES, shown  # noqa: E402 (found by the line above)
-from es.settings import metavar  # noqa: E402
+from es.config import FIELDS, KINDS, default_in_words, flag  # noqa: E402 (found by the line above)
 
 PAGE = ROOT / "docs" / "flags.md"
 BEGIN, END = "<!-- flags -->\n", "<!-- end of flags -->\n"
@@ -31,11 +30,8 @@ def tables() -> str:
         for field in fields:
             if field.name == "phase":  # only in files
                 continue
-            about, kind = field.metadata, TYPES[field.name]
-            name = about["name"] or field.name.replace("_", "-")
-            value = "" if kind is bool else f" {metavar(kind)}"
-            default = about["shown"] or ("off" if kind is bool else shown(field.default))
-            row = f"| `--{name}{value}` | {default} | {about['help']} |"
+            name = " ".join(filter(None, [flag(field.name), KINDS[field.name].metavar]))
+            row = f"| `{name}` | {default_in_words(field)} | {field.metadata['help']} |"
             lines.append(row.replace("|INT", r"\|INT").replace("|{", r"\|{"))
         lines.append("")
     return "\n".join(lines)

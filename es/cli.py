@@ -76,7 +76,7 @@ def prepare(config: Config, *, preload: Sequence[str] = ()) -> None:
     limit_threads()
     if config.user_modules:
         search_last()
-    if config.action != "train":
+    if config.mode != "train":
         return
     if (config.workers != 0 or preload) and config.ray is None:
         os.environ[PRELOAD] = config.env_name

@@ -67,7 +67,7 @@ def parse(argv: Sequence[str]) -> dict[str, Any]:
     parser.add_argument("--by", choices=CLOCKS, help="The horizontal axis (default: frames).")
     files = "Write NAME.png, NAME.csv and NAME.md (default: comparison)."
     parser.add_argument("--output", metavar="NAME", help=files)
-    return parser.words(argv)
+    return parser.read(argv)
 
 
 def compare(run_dirs: Sequence[str], by: str = "frames", output: str = "comparison") -> int:
@@ -157,7 +157,7 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
 
 def shared_settings(config: Config) -> dict[str, Any]:
     """Return the settings that the runs of a group share: those that decide their results."""
-    values = {name: config.effective(name) for name in ALGORITHM if name != "seed"}
+    values = {name: config.canonical(name) for name in ALGORITHM if name != "seed"}
     if config.lr_schedule != "constant":  # which depends on the number of updates
         values["max_gradient_updates"] = config.max_gradient_updates
     # The run that it branched off from. The observations decide on --small-net.

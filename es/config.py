@@ -3,6 +3,7 @@
 Nothing heavy is imported here, so that `--help` answers at once.
 """
 
+import argparse
 import ast
 import dataclasses
 import json
@@ -115,20 +116,19 @@ def option(
     check: Check | None = None,
     *,
     group: str,
-    name: str | None = None,
     shown: str | None = None,
     algorithm: bool = False,
     saved: bool = True,
 ) -> Any:
     """Return a field of `Config`.
 
-    check: of values other than None. name: of the flag, where it is not the field's with hyphens.
-    shown: the default in words. algorithm: whether the setting decides on the result, so that a
-    resumed run keeps it. saved: whether it belongs to the run, not to one command alone.
+    check: of values other than None. shown: the default in words. algorithm: whether the setting
+    decides on the result, so that a resumed run keeps it. saved: whether it belongs to the run, not
+    to one command alone.
     """
     metadata = {
-        "group": group, "help": help, "check": check, "name": name, "shown": shown,
-        "algorithm": algorithm, "saved": saved,
+        "group": group, "help": help, "check": check, "shown": shown, "algorithm": algorithm,
+        "saved": saved,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -148,7 +148,7 @@ class Config:
 
     env_name: str = task("PongDeterministic-v4", "Gymnasium environment id.", NOT_EMPTY)
     env_kwargs: tuple[str, ...] = task(
-        (), "Arguments of the environment, such as continuous=True.", ASSIGNMENTS, shown="none"
+        (), "Arguments of the environment, such as continuous=True.", ASSIGNMENTS
     )
     env_wrapper: tuple[str, ...] = task(
         (),
@@ -156,7 +156,6 @@ class Config:
         "gymnasium.wrappers:FilterObservation filter_keys=['image']. Repeat it for more, the "
         "innermost first.",
         WRAPPERS,
-        shown="none",
     )
     max_episode_length: int = task(100_000, "Steps per episode at most.", LIMIT)
     training_ep_len: int | None = task(
@@ -194,19 +193,12 @@ class Config:
         0.0, "Subtract this from each step's reward in training, such as an alive bonus.", AMOUNT
     )
     reward_clip: tuple[float, ...] = task(
-        (),
-        "Clip each step's reward to LOW HIGH in training. Scores stay the task's.",
-        ASCENDING,
-        shown="off",
+        (), "Clip each step's reward to LOW HIGH in training. Scores stay the task's.", ASCENDING
     )
 
     small_net: bool = policy(False, "Use the small MLP instead of the Convnet-LSTM.")
-    net: str | None = policy(
-        None, "Custom network, a torch.nn.Module: MODULE:CLASS.", MODULE_CLASS, shown="none"
-    )
-    net_kwargs: tuple[str, ...] = policy(
-        (), "Arguments of --net, such as width=64.", ASSIGNMENTS, shown="none"
-    )
+    net: str | None = policy(None, "Custom network, a torch.nn.Module: MODULE:CLASS.", MODULE_CLASS)
+    net_kwargs: tuple[str, ...] = policy((), "Arguments of --net, such as width=64.", ASSIGNMENTS)
     hidden_sizes: tuple[int, ...] = policy(
         (64, 64), "Units of the MLP's hidden layers. Nothing for a linear policy.", WIDTHS
     )
@@ -228,10 +220,7 @@ class Config:
     )
     vbn: bool = policy(False, "Virtual batch normalisation (Convnet-LSTM).")
     action_bins: int | None = policy(
-        None,
-        "Choose continuous actions among this many evenly spaced values per dimension.",
-        BINS,
-        shown="off",
+        None, "Choose continuous actions among this many evenly spaced values per dimension.", BINS
     )
     init: Literal["torch", "zero"] = policy(
         "torch", "First parameters: torch's default initialisation, or zero (linear policies)."
@@ -252,7 +241,6 @@ class Config:
         None,
         "Ask for further perturbations until an update's episodes have this many steps.",
         between(1, 10**12),
-        shown="off",
     )
     n_max: int | None = algorithm(
         None,
@@ -262,9 +250,7 @@ class Config:
     )
     sigma: float = algorithm(0.05, "Standard deviation of the perturbations.", SCALE)
     sigma_decay: float = algorithm(1.0, "Factor of sigma after each update.", FRACTION)
-    sigma_min: float | None = algorithm(
-        None, "Lower limit of --sigma-decay.", SCALE, shown="no limit"
-    )
+    sigma_min: float | None = algorithm(None, "Lower limit of --sigma-decay.", SCALE)
     sigma_adapt: bool = algorithm(False, "Adapt a sigma for each parameter, as PGPE does.")
     sigma_lr: float = algorithm(0.1, "Learning rate of --sigma-adapt.", SCALE)
     lr: float | None = algorithm(
@@ -277,11 +263,9 @@ class Config:
     optimizer: Literal["sgd", "adam", "adamw", "clipup"] | None = algorithm(
         None, "Optimiser that takes the step.", shown="sgd"
     )
-    use_adam: bool = algorithm(False, "The same as --optimizer adam.", name="useAdam")
+    use_adam: bool = algorithm(False, "The same as --optimizer adam.")
     momentum: float = algorithm(0.0, "Momentum of --optimizer sgd.", BELOW_ONE)
-    max_speed: float | None = algorithm(
-        None, "Longest step of --optimizer clipup.", SCALE, shown="none"
-    )
+    max_speed: float | None = algorithm(None, "Longest step of --optimizer clipup.", SCALE)
     weight_decay: float = algorithm(
         0.0, "Weight decay: L2 in the gradient, decoupled with adamw and clipup.", STRENGTH
     )
@@ -292,10 +276,7 @@ class Config:
         "nes", "Fitness shaping: how returns become utilities."
     )
     top_directions: int | None = algorithm(
-        None,
-        "Use only this many pairs, those with the best better member.",
-        COUNT,
-        shown="all",
+        None, "Use only this many pairs, those with the best better member.", COUNT, shown="all"
     )
     episodes_per_perturbation: int = algorithm(
         1, "Episodes of each perturbation, whose mean return counts.", COUNT
@@ -314,9 +295,7 @@ class Config:
         shown="drawn, printed and saved; with --test: the run's evaluation episodes",
     )
     phase: tuple[dict, ...] = algorithm(
-        (),
-        "In a settings file, [[phase]] tables: settings that change in the course of a run.",
-        shown="none",
+        (), "In a settings file, [[phase]] tables: settings that change in the course of a run."
     )
 
     max_gradient_updates: int = ending(
@@ -326,27 +305,19 @@ class Config:
         None,
         "End after this many steps of perturbed episodes, counted from the run's first.",
         LIMIT,
-        shown="no limit",
     )
     max_minutes: float | None = ending(
         None,
         "End after this many minutes of training, including those before a --restore.",
         POSITIVE,
-        shown="no limit",
     )
     target_return: float | None = ending(
-        None,
-        "End as soon as the policy's mean return over --eval-episodes reaches this.",
-        AMOUNT,
-        shown="none",
+        None, "End as soon as the policy's mean return over --eval-episodes reaches this.", AMOUNT
     )
 
     eval_episodes: int = evaluation(20, "Episodes of one evaluation.", COUNT)
     eval_every: int | None = evaluation(
-        None,
-        "Evaluate every K updates. The evaluation then decides on best.safetensors.",
-        LIMIT,
-        shown="off",
+        None, "Evaluate every K updates. The evaluation then decides on best.safetensors.", LIMIT
     )
 
     workers: int | Literal["auto"] | None = run(
@@ -359,14 +330,12 @@ class Config:
         None,
         "Replace a worker process whose episode takes longer than this many seconds.",
         POSITIVE,
-        shown="off",
     )
     ray: str | None = run(
         None,
         "Play on a Ray cluster: HOST:PORT, 'auto' (the cluster of this machine) or 'local' (a Ray "
         "started here). --workers is then per node.",
         RAY,
-        shown="off",
         saved=False,
     )
     ray_timeout: float = run(
@@ -378,11 +347,9 @@ class Config:
     run_dir: str | None = run(
         None, "Directory of the run.", NOT_EMPTY, shown="checkpoints/ENV_NAME"
     )
-    save_every: int | None = run(
-        None, "Also keep update-<K>.safetensors every K updates.", LIMIT, shown="off"
-    )
+    save_every: int | None = run(None, "Also keep update-<K>.safetensors every K updates.", LIMIT)
     video_every: int | None = run(
-        None, "Record an episode of the policy every K updates, into videos/.", LIMIT, shown="off"
+        None, "Record an episode of the policy every K updates, into videos/.", LIMIT
     )
     wandb: bool = run(
         False, "Report to Weights & Biases, too (WANDB_MODE=offline: no network).", saved=False
@@ -401,10 +368,9 @@ class Config:
         None,
         "TOML file with settings, or the name of a shipped one, such as CartPole-v1. Flags "
         "override it. Its target holds for its own --env-name.",
-        shown="none",
         saved=False,
     )
-    restore: str = run("", "Checkpoint to start from, or the directory of a run.", shown="none")
+    restore: str = run("", "Checkpoint to start from, or the directory of a run.")
     override: bool = run(False, "Let flags change a restored run's algorithm settings.")
     trust: bool = run(
         False,
@@ -424,32 +390,29 @@ class Config:
         False, "With --test: play the largest outputs of a policy that draws its actions."
     )
     video: str | None = watching(
-        None, "With --test: record the episodes as this .mp4 or .gif.", VIDEO, shown="none"
+        None, "With --test: record the episodes as this .mp4 or .gif.", VIDEO
     )
     json: bool = watching(False, "With --test: print one line of JSON. Implies --no-render.")
     stochastic_start: int | None = watching(
         None,
         "With --test: begin episodes with up to this many no-ops (Atari) or random actions.",
         REPEATS,
-        shown="off",
     )
     export: str | None = watching(
         None,
         "Write the restored policy as an ONNX file, which needs nothing of this program.",
         EXPORT,
-        shown="off",
     )
     list_envs: tuple[str, ...] | None = watching(
         None,
         "List the names of all environments, or those that contain one of these words or are of a "
         "module (MODULE:) with their spaces, then end.",
-        shown="off",
     )
     version: bool = watching(False, "Print the version, then end.")
 
     @property
-    def action(self) -> str:
-        """Return what is done: train, test or export."""
+    def mode(self) -> str:
+        """Return what the command does: train, test or export."""
         return "test" if self.test else "export" if self.export else "train"
 
     @property
@@ -498,8 +461,8 @@ class Config:
                 flags += [flag(name), *(word.replace("__main__:", "MODULE:") for word in words)]
         return flags
 
-    def effective(self, name: str) -> Any:
-        """Return a setting, as far as it counts: settings with the same effect are equal."""
+    def canonical(self, name: str) -> Any:
+        """Return a setting in one form: settings with the same effect are equal."""
         if name == "optimizer":
             return self.optimizer_name
         return self.step_size if name == "lr" else getattr(self, name)
@@ -509,13 +472,13 @@ class Config:
         """Return the settings of each phase, each of which begins with those of the one before."""
         found = [self]
         for table in self.phase:
-            changed = {name: value for name, value in table.items() if name not in BEGINNINGS}
+            changed = {name: value for name, value in table.items() if name not in PHASE_STARTS}
             found.append(dataclasses.replace(found[-1], **changed))
         return found[1:]
 
     def hyperparameters(self) -> dict[str, bool | float | str | None]:
         """Return the settings of the algorithm as cells of a table, for comparing runs."""
-        values = {name: self.effective(name) for name in ALGORITHM}
+        values = {name: self.canonical(name) for name in ALGORITHM}
         return {n: shown(v) if isinstance(v, tuple) else v for n, v in values.items()}
 
     def saved(self) -> dict[str, Any]:
@@ -528,24 +491,19 @@ class Config:
 
     def check(self) -> None:
         """Raise UsageError, with flag, value and remedy, for the first setting that is wrong."""
-        for name, field in FIELDS.items():
-            check_value(flag(name), getattr(self, name), field.metadata["check"])
-        for rule in self.broken_rules():
-            raise UsageError(rule.message)
+        self._check("")
         self.check_phases()
 
     def check_phases(self) -> None:
         """Raise UsageError for the first phase whose settings are wrong."""
         for number, config in enumerate(self.phases, start=1):
-            for name in self.phase[number - 1]:
-                if name not in BEGINNINGS:
-                    place, check = (
-                        f"[[phase]] {number}: {flag(name)}",
-                        FIELDS[name].metadata["check"],
-                    )
-                    check_value(place, getattr(config, name), check)
-            for rule in config.broken_rules():
-                raise UsageError(f"[[phase]] {number}: {rule.message}")
+            config._check(f"[[phase]] {number}: ")
+
+    def _check(self, source: str) -> None:
+        for name, field in FIELDS.items():
+            check_value(f"{source}{flag(name)}", getattr(self, name), field.metadata["check"])
+        for rule in self.broken_rules():
+            raise UsageError(f"{source}{rule.message}")
 
     def broken_rules(self) -> Iterator[Rule]:
         """Yield the rules between settings that are broken."""
@@ -553,7 +511,6 @@ class Config:
         optimizer = ("optimizer", "use_adam")
         caps = ("training_ep_len", "variable_ep_len", "adaptive_ep_len")
         of_pairs, refused = ("top_directions", "sigma_adapt"), ("top_directions", "param_fraction")
-        for_test = [name for name in FOR_TEST if getattr(self, name) not in (None, False)]
         rules = (
             Rule(
                 mirrored and self.n % 2 == 1,
@@ -624,8 +581,8 @@ class Config:
                 yielding=("workers",),
             ),
             Rule(
-                self.action != "train" and not self.restore,
-                f"--{self.action} needs --restore CHECKPOINT, the policy to play",
+                self.mode != "train" and not self.restore,
+                f"--{self.mode} needs --restore CHECKPOINT, the policy to play",
                 ("test", "export"),
             ),
             Rule(
@@ -633,20 +590,18 @@ class Config:
                 f"--test and --export {self.export} are two commands. Give one of them",
                 ("test", "export"),
             ),
-            Rule(
-                bool(for_test) and not self.test,
-                f"{' '.join(map(flag, for_test))} applies only to --test. Give both",
-                FOR_TEST,
-            ),
         )
         return (rule for rule in rules if rule.broken)
 
 
-BEGINNINGS = {"after_updates": int, "after_frames": int, "after_return": float}  # of a phase
-FOR_TEST = ("episodes", "no_render", "greedy", "video", "json", "stochastic_start")
+PHASE_STARTS = {"after_updates": int, "after_frames": int, "after_return": float}
 OF_OUR_NETWORKS = ("small_net", "hidden_sizes", "activation", "init", "vbn")  # not for --net
+FOR_TEST = ("episodes", "no_render", "greedy", "video", "json", "stochastic_start")
+NEEDS = {  # settings that have no effect without another one
+    "net_kwargs": "net", "obs_clip": "obs_norm", "obs_std_floor": "obs_norm",
+    "n_max": "frames_per_update", "sigma_lr": "sigma_adapt", **dict.fromkeys(FOR_TEST, "test"),
+}  # fmt: skip
 FIELDS = {field.name: field for field in dataclasses.fields(Config)}
-TYPES = typing.get_type_hints(Config)
 ALGORITHM = [
     name for name, field in FIELDS.items() if field.metadata["algorithm"] and name != "use_adam"
 ]
@@ -657,14 +612,6 @@ IN_PHASES = [
     if (field.metadata["group"] in ("task", "algorithm") or name == "action_noise")
     and name not in ("env_name", "seed", "phase")
 ]
-KIND_WORDS = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a text",
-    dict: "a table",
-    types.NoneType: "None",
-}
 OTHER_NAMES = {  # of other trainers' flags
     "env": "env_name", "env_id": "env_name", "learning_rate": "lr", "step_size": "lr",
     "popsize": "n", "population_size": "n", "batch_size": "n", "noise_std": "sigma",
@@ -675,9 +622,12 @@ OTHER_NAMES = {  # of other trainers' flags
 }  # fmt: skip
 
 
+# ---- names and values ----
+
+
 def flag(name: str) -> str:
     """Return a field's flag: `lr_decay` -> `--lr-decay`."""
-    return "--" + (FIELDS[name].metadata["name"] or name.replace("_", "-"))
+    return "--useAdam" if name == "use_adam" else "--" + name.replace("_", "-")
 
 
 def shown(value: Any) -> str:
@@ -690,119 +640,159 @@ def flag_with_value(name: str, value: Any) -> str:
     return flag(name) if value is True else f"{flag(name)} {shown(value)}"
 
 
-def check_value(name: str, value: Any, check: Check | None) -> None:
-    """Raise UsageError, with `name`, if a value is not finite or does not pass its check."""
+def default_in_words(field: dataclasses.Field) -> str:
+    """Return the default of a setting, for its help text."""
+    if field.metadata["shown"]:
+        return field.metadata["shown"]
+    if field.default in (None, (), ""):
+        return "none"
+    return "off" if field.default is False else shown(field.default)
+
+
+def check_value(place: str, value: Any, check: Check | None) -> None:
+    """Raise UsageError, which begins with `place`, if a value is not finite or fails its check."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise UsageError(f"{name} {value} must be a finite number")
+        raise UsageError(f"{place} {value} must be a finite number")
     if value is not None and check is not None and not check.passes(value):
         text = shown(value) if isinstance(value, tuple) else repr(value)
-        text = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-        raise UsageError(f"{name} {text} {check.words}")
+        raise UsageError(f"{place} {text:.{LONGEST}} {check.words}")
 
 
-def alternatives(kind: Any) -> tuple[Any, ...]:
-    """Return the types that a field's type is the union of."""
-    is_union = typing.get_origin(kind) in (types.UnionType, typing.Union)
-    return typing.get_args(kind) if is_union else (kind,)
+# ---- types ----
 
 
-def fits(value: Any, kind: Any) -> bool:
-    """Return whether a value of TOML, JSON or Python is of a field's type."""
-    if len(kinds := alternatives(kind)) > 1:
-        return any(fits(value, each) for each in kinds)
-    if typing.get_origin(kind) is Literal:
-        return isinstance(value, str) and value in typing.get_args(kind)
-    if typing.get_origin(kind) is tuple:
-        item = typing.get_args(kind)[0]
-        return isinstance(value, tuple) and all(fits(each, item) for each in value)
-    return type(value) is kind or (kind is float and type(value) is int and abs(value) < 2**1000)
+class Kind(NamedTuple):
+    """The type of a setting.
 
-
-def kind_in_words(kind: Any) -> str:
-    """Return what values of a field's type are, for a message."""
-    if len(kinds := alternatives(kind)) > 1:
-        return " or ".join(kind_in_words(each) for each in kinds if each is not types.NoneType)
-    if typing.get_origin(kind) is Literal:
-        choices = typing.get_args(kind)
-        return f"one of {', '.join(choices)}" if len(choices) > 1 else repr(choices[0])
-    if typing.get_origin(kind) is tuple:
-        words = kind_in_words(typing.get_args(kind)[0]).removeprefix("a ")
-        return f"a list of {words}s"
-    return KIND_WORDS[kind]
-
-
-def typed(name: str, value: Any) -> Any:
-    """Return a value of TOML, JSON or Python as a field has it; raise ValueError, in words."""
-    kind = TYPES[name]
-    value = tuple(value) if isinstance(value, list) else value
-    if not fits(value, kind):
-        raise ValueError(f"must be {kind_in_words(kind)}")
-    if isinstance(value, tuple):
-        floats = any(float in typing.get_args(each) for each in alternatives(kind))
-        return tuple(map(float, value)) if floats else value
-    is_float = type(value) is int and int not in alternatives(kind)
-    return float(value) if is_float else value
-
-
-def field_names(keys: Mapping[str, Any], source: str) -> dict[str, str]:
-    """Return the field of each key, which is spelled as the flag or as the field.
-
-    Raise UsageError, with `source`, for an unknown key, or two of the same field.
+    scalar: of the value, or of a list's items. choices: words that the value may be, too.
     """
-    known = {word: name for name in FIELDS for word in (flag(name)[2:], name)}
-    keys_of: dict[str, str] = {}
-    for key in keys:
-        if key not in known:
-            raise UsageError(f"{source}: unknown setting {key!r}{suggest_setting(key)}")
-        if (other := keys_of.setdefault(known[key], key)) != key:
-            raise UsageError(f"{source}: {other} and {key} are the same setting. Remove one")
-    return {key: name for name, key in keys_of.items()}
+
+    scalar: type | None
+    choices: tuple[str, ...]
+    is_list: bool
+    is_optional: bool
+
+    @classmethod
+    def of(cls, annotation: Any) -> "Kind":
+        """Return the kind that a field's annotation stands for."""
+        is_union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
+        scalar, choices, is_list, is_optional = None, (), False, False
+        for part in typing.get_args(annotation) if is_union else (annotation,):
+            if typing.get_origin(part) is Literal:
+                choices = typing.get_args(part)
+            elif typing.get_origin(part) is tuple:
+                scalar, is_list = typing.get_args(part)[0], True
+            elif part is types.NoneType:
+                is_optional = True
+            else:
+                scalar = part
+        return cls(scalar, choices, is_list, is_optional)
+
+    def __str__(self) -> str:
+        words = [WORDS[self.scalar]] if self.scalar else []
+        text = " or ".join([*words, *map(repr, self.choices)])
+        return f"a list of {text.removeprefix('a ')}s" if self.is_list else text
+
+    @property
+    def metavar(self) -> str:
+        """Return the placeholder of a value in the help text."""
+        words = [METAVARS[self.scalar]] if self.scalar in METAVARS else []
+        if self.choices:
+            words.append("{" + ",".join(self.choices) + "}")
+        return "|".join(words)
+
+    def parse(self, word: str) -> Any:
+        """Return the value, or the item of a list, that a word of the command line stands for."""
+        if word in self.choices:
+            return word
+        if word == "None" and self.is_optional and not self.is_list:
+            return None
+        with suppress(ValueError):
+            if self.scalar:
+                return self.scalar(word)
+        raise argparse.ArgumentTypeError(f"{word!r:.{LONGEST}} must be {self}")
+
+    def convert(self, value: Any) -> Any:
+        """Return a value of TOML, JSON or Python as the setting has it; raise ValueError."""
+        if value is None and self.is_optional:
+            return None
+        if not self.is_list:
+            return self._convert_item(value)
+        if isinstance(value, list | tuple):
+            return tuple(map(self._convert_item, value))
+        raise ValueError(f"must be {self}")
+
+    def _convert_item(self, value: Any) -> Any:
+        if type(value) is self.scalar or (isinstance(value, str) and value in self.choices):
+            return value
+        if self.scalar is float and type(value) is int and abs(value) < 2**1000:
+            return float(value)
+        raise ValueError(f"must be {self}")
 
 
-def suggest_setting(word: str) -> str:
-    """Return the end of a message that suggests the setting which an unknown name means, or ""."""
-    name = word.replace("-", "_")
-    if name in OTHER_NAMES:
-        return f"; did you mean {OTHER_NAMES[name]}?"
-    return suggest(name, FIELDS)
+METAVARS = {int: "INT", float: "FLOAT", str: "TEXT"}
+WORDS = {
+    int: "a whole number", float: "a number", bool: "true or false", str: "a text", dict: "a table"
+}  # fmt: skip
+TYPES = typing.get_type_hints(Config)
+KINDS = {name: Kind.of(annotation) for name, annotation in TYPES.items()}
+KEYS = {word: name for name in FIELDS for word in (flag(name)[2:], name)}
+
+
+# ---- settings as a mapping ----
+
+
+def field_name(key: str, source: str) -> str:
+    """Return the field of a key, which is spelled as the flag or as the field.
+
+    Raise UsageError, with `source`, for an unknown key.
+    """
+    if key not in KEYS:
+        name = key.replace("-", "_")
+        meant = OTHER_NAMES.get(name)
+        hint = f"; did you mean {meant}?" if meant else suggest(name, FIELDS)
+        raise UsageError(f"{source}: unknown setting {key!r}{hint}")
+    return KEYS[key]
 
 
 def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Return settings by field name, from keys spelled as flags or as fields.
 
-    Raise UsageError, with `source`, as `field_names` does, or for a value of the wrong type.
+    Raise UsageError, with `source`, for an unknown key or a value of the wrong type.
     """
     values: dict[str, Any] = {}
-    for key, name in field_names(settings, source).items():
-        try:
-            values[name] = typed(name, settings[key])
-        except ValueError as error:
-            text = f"{settings[key]!r:.{LONGEST}}"
-            raise UsageError(f"{source}: {key} = {text} {error}") from error
+    for key, value in settings.items():
+        name = field_name(key, source)
+        values[name] = _convert(key, value, KINDS[name], source)
     if "phase" in values:
         values["phase"] = tuple(_phase(table, source) for table in values["phase"])
     return values
 
 
+def _convert(key: str, value: Any, kind: Kind, source: str) -> Any:
+    try:
+        return kind.convert(value)
+    except ValueError as error:
+        raise UsageError(f"{source}: {key} = {value!r:.{LONGEST}} {error}") from error
+
+
 def _phase(table: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Return a [[phase]] table by field name: when the phase begins, and what it changes."""
     source = f"{source}: [[phase]]"
-    words = {key: key.replace("-", "_") for key in table}
-    begins = [key for key, word in words.items() if word in BEGINNINGS]
-    if len(begins) != 1:
+    starts = {key: word for key in table if (word := key.replace("-", "_")) in PHASE_STARTS}
+    if len(starts) != 1:
         raise UsageError(
             f"{source} must have one of after-updates, after-frames and after-return, when it "
             "begins"
         )
-    (key,) = begins
-    value, kind = table[key], BEGINNINGS[words[key]]
-    if not fits(value, kind) or not math.isfinite(value):
-        raise UsageError(f"{source}: {key} = {value!r:.{LONGEST}} must be {kind_in_words(kind)}")
+    ((key, start),) = starts.items()
+    value = _convert(key, table[key], Kind.of(PHASE_STARTS[start]), source)
+    check_value(f"{source}: {key}", value, None)
     settings = from_mapping({k: v for k, v in table.items() if k != key}, source)
     for name in settings:
         if name not in IN_PHASES:
             raise UsageError(f"{source}: {flag(name)[2:]} cannot change in the course of a run")
-    return {words[key]: value, **settings}
+    return {start: value, **settings}
 
 
 def read_assignments(assignments: Sequence[str]) -> dict[str, Any]:

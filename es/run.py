@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 from es.algorithm.noise import SumNoise, weighted_sum
 from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, LATEST, Checkpoint, Counters, replace, writable
-from es.config import BEGINNINGS, Config, flag_with_value
+from es.config import PHASE_STARTS, Config, flag_with_value
 from es.errors import Interrupted, RunError, UsageError, command, counted, naming_limits
 from es.policy import Policy
 from es.reports import NO_CURVE, PROGRESS, SETTINGS
@@ -373,7 +373,7 @@ def phase_due(config: Config, counters: Counters) -> bool:
 def describe_phase(config: Config, number: int) -> str:
     """Return what a phase changes, in words."""
     table = config.phase[number - 1]
-    names = (name for name in table if name not in BEGINNINGS)
+    names = (name for name in table if name not in PHASE_STARTS)
     changed = (flag_with_value(name, table[name]).rstrip() for name in names)
     return f"Phase {number} of {len(config.phase)}: {', '.join(changed)}"
 

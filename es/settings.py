@@ -13,29 +13,30 @@ import json
 import os
 import re
 import tomllib
-import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from es import checkpoint as checkpoints
 from es.checkpoint import Checkpoint
 from es.config import (
     ALGORITHM,
-    BEGINNINGS,
     FIELDS,
+    KINDS,
+    NEEDS,
     OF_OUR_NETWORKS,
     OTHER_NAMES,
-    TYPES,
+    PHASE_STARTS,
     Config,
-    alternatives,
+    Kind,
     check_value,
+    default_in_words,
+    field_name,
     flag,
     flag_with_value,
     from_mapping,
-    kind_in_words,
     shown,
 )
 from es.errors import RunError, UsageError, command, in_one_line, program, suggest
@@ -84,39 +85,31 @@ class Parser(argparse.ArgumentParser):
         """Raise UsageError."""
         raise UsageError(message.removeprefix("argument "))
 
-    def add_fields(
-        self, fields: Iterable[dataclasses.Field], kinds: Mapping[str, Any], *, hidden: bool = False
-    ) -> None:
-        """Add a flag for each field made by `es.config.option`. kinds: their types."""
+    def add_fields(self, settings: type, *, hidden: bool = False) -> None:
+        """Add a flag for each field of a dataclass, made by `es.config.option`."""
         self.usage = "%(prog)s [FLAGS]"
-        groups: dict[str, Any] = {}
-        for field in fields:
-            about, kind = field.metadata, kinds[field.name]
+        annotations, groups = typing.get_type_hints(settings), dict[str, Any]()
+        for field in dataclasses.fields(settings):
+            about, kind = field.metadata, Kind.of(annotations[field.name])
             if field.name == "phase":  # tables are not written on a command line
                 continue
             if about["group"] not in groups:
                 groups[about["group"]] = self.add_argument_group(f"{about['group']} flags")
-            default = "off" if field.default is False else shown(field.default)
-            text = f"{about['help']} (default: {about['shown'] or default})".replace("%", "%%")
+            text = f"{about['help']} (default: {default_in_words(field)})".replace("%", "%%")
             options: dict[str, Any] = {"help": argparse.SUPPRESS if hidden else text}
-            if kind is bool:
+            if kind.scalar is bool:
                 # A flag that no file can set needs no counterpart to switch it off.
                 saved = about["saved"]
                 options["action"] = argparse.BooleanOptionalAction if saved else "store_true"
             else:
-                options["metavar"] = metavar(kind)
-                if is_list(kind):
+                options |= {"metavar": kind.metavar, "type": kind.parse}
+                if kind.is_list:
                     options["nargs"] = "*"
                     options["action"] = "extend" if field.name in REPEATABLE else "store"
-            name = about["name"] or field.name.replace("_", "-")
-            groups[about["group"]].add_argument(f"--{name}", dest=field.name, **options)
+            groups[about["group"]].add_argument(flag(field.name), dest=field.name, **options)
 
-    def read(self, argv: Sequence[str], kinds: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that a command line gives, by field name, as `words` does."""
-        return {name: from_words(name, each, kinds) for name, each in self.words(argv).items()}
-
-    def words(self, argv: Sequence[str]) -> dict[str, Any]:
-        """Return what a command line gives, by name.
+    def read(self, argv: Sequence[str]) -> dict[str, Any]:
+        """Return the values that a command line gives, by name.
 
         Exit with status 0 for `--help`. Raise UsageError if the command line cannot be read.
         """
@@ -127,7 +120,8 @@ class Parser(argparse.ArgumentParser):
         parsed, unknown = self.parse_known_args(spelled)
         if unknown:
             raise UsageError(self._unknown(unknown[0].partition("=")[0]))
-        return vars(parsed)
+        values = vars(parsed).items()
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in values}
 
     def _unknown(self, word: str) -> str:
         if not word.startswith("--"):
@@ -136,45 +130,6 @@ class Parser(argparse.ArgumentParser):
             return f"unknown flag {word}; did you mean {flag(meant)}?"
         known = [option for option in self._option_string_actions if option.startswith("--")]
         return f"unknown flag {word}{suggest(word, known) or '; see --help'}"
-
-
-def is_list(kind: Any) -> bool:
-    """Return whether a field's type is a tuple, perhaps an optional one."""
-    return any(typing.get_origin(each) is tuple for each in alternatives(kind))
-
-
-def metavar(kind: Any) -> str:
-    """Return what stands for a value of a field's type in the help text."""
-    words = []
-    for each in alternatives(kind):
-        if typing.get_origin(each) is Literal:
-            words.append("{" + ",".join(typing.get_args(each)) + "}")
-        elif typing.get_origin(each) is tuple:
-            words.append(metavar(typing.get_args(each)[0]))
-        elif each is not types.NoneType:
-            words.append({int: "INT", float: "FLOAT", str: "TEXT"}[each])
-    return "|".join(words)
-
-
-def from_words(name: str, words: Any, kinds: Mapping[str, Any]) -> Any:
-    """Return a flag's value; raise UsageError if its words are not of the field's type."""
-    kind = kinds[name]
-    if isinstance(words, list):
-        item = next(typing.get_args(each)[0] for each in alternatives(kind) if is_list(each))
-        return tuple(from_words(name, word, {name: item}) for word in words)
-    if isinstance(words, bool):
-        return words
-    for each in sorted(alternatives(kind), key=lambda one: one is str):
-        if each is types.NoneType and words == "None":
-            return None
-        if typing.get_origin(each) is Literal and words in typing.get_args(each):
-            return words
-        if each in (int, float, str):
-            with suppress(ValueError):
-                return each(words)
-    given = f"--{name.replace('_', '-')} {words!r:.100}"
-    close = [suggest(words, typing.get_args(each)) for each in alternatives(kind)]
-    raise UsageError(f"{given} must be {kind_in_words(kind)}{''.join(close)}")
 
 
 def from_argv(argv: Sequence[str]) -> dict[str, Any]:
@@ -186,8 +141,8 @@ def from_argv(argv: Sequence[str]) -> dict[str, Any]:
     play = ("--test", "--restore", "checkpoints/CartPole-v1")
     examples = "\n".join(f"  {command('main', *words)}" for words in (*train, play))
     parser = Parser("main", f"{Config.__doc__}\n\nExamples:\n{examples}")
-    parser.add_fields(FIELDS.values(), TYPES)
-    return parser.read(argv, TYPES)
+    parser.add_fields(Config)
+    return parser.read(argv)
 
 
 # ---- files ----
@@ -241,7 +196,7 @@ def write_toml(settings: Mapping[str, Any], title: str = TITLE) -> str:
 def _toml_line(name: str, value: Any) -> str:
     # JSON strings, numbers, truth values and lists are valid TOML, but for one character.
     text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    key = name.replace("_", "-") if name in BEGINNINGS else flag(name)[2:]
+    key = name.replace("_", "-") if name in PHASE_STARTS else flag(name)[2:]
     return f"{key} = {text}"
 
 
@@ -304,13 +259,13 @@ def from_keywords(keywords: Mapping[str, Any]) -> dict[str, Any]:
     MODULE:NAME may be that class or function itself. Raise UsageError for an unknown keyword or a
     value of the wrong type.
     """
-    for name in keywords:
-        if name in FIELDS and name not in KEYWORDS:
+    values: dict[str, Any] = {}
+    for key, value in keywords.items():
+        name = field_name(key, "arguments")
+        if name not in KEYWORDS:
             raise UsageError(f"{name} belongs on the command line; load_policy plays a policy")
-    found = {
-        name: value if name == "phase" else _plain(name, value) for name, value in keywords.items()
-    }
-    return from_mapping(found, "arguments")
+        values[name] = value if name == "phase" else _plain(name, value)
+    return from_mapping(values, "arguments")
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -319,8 +274,7 @@ def _plain(name: str, value: Any) -> Any:
     A list may be left out around its only item, and lists and dicts in it hold more of its items.
     """
     words = tuple(_words(name, value))
-    several = is_list(TYPES.get(name)) or isinstance(value, list | tuple | Mapping)
-    return words if several else words[0]
+    return words if KINDS[name].is_list or len(words) != 1 else words[0]
 
 
 def _words(name: str, value: Any) -> Iterator[Any]:
@@ -408,21 +362,15 @@ def combine(
     A setting takes back those that it contradicts in lower layers. Raise UsageError, which names
     the layers, if a value is wrong or a rule between settings is broken otherwise.
     """
-    layers = {
-        f"--restore {given.get('restore')}": checkpoint or {},
-        f"--config {given.get('config')}": file,
-        "": given,
-    }
+    layers = (checkpoint or {}, file, given)
+    sources = (f"--restore {given.get('restore')}", f"--config {given.get('config')}", "")
     values: dict[str, Any] = {}
-    sources: dict[str, str] = {}
     ranks: dict[str, int] = {}
-    for rank, (source, settings) in enumerate(layers.items()):
-        for name, value in settings.items():
+    for rank, (layer, source) in enumerate(zip(layers, sources, strict=True)):
+        for name, value in layer.items():
             place = f"{source}: {flag(name)}" if source else flag(name)
             check_value(place, value, FIELDS[name].metadata["check"])
-        values |= settings
-        sources |= dict.fromkeys(settings, source)
-        ranks |= dict.fromkeys(settings, rank)
+            values[name], ranks[name] = value, rank
     while rule := next(Config(**values).broken_rules(), None):
         highest = max(ranks.get(name, -1) for name in rule.settings)
         lower = [name for name in rule.yielding if name in values and ranks[name] < highest]
@@ -431,12 +379,17 @@ def combine(
             ranks[name] = highest
         if not lower:
             places = [
-                f"{flag_with_value(name, values[name])} is from {sources[name]}"
+                f"{flag_with_value(name, value)} is from {sources[ranks[name]]}"
                 for name in rule.settings
-                if sources.get(name) and values[name] != FIELDS[name].default
+                if (value := values.get(name)) not in (None, FIELDS[name].default)
+                and sources[ranks[name]]
             ]
             raise UsageError("; ".join([rule.message, *places]))
     config = Config(**values)
+    for name, needed in NEEDS.items():
+        unset = getattr(config, needed) in (None, False)
+        if unset and given.get(name) not in (None, FIELDS[name].default):
+            raise UsageError(f"{flag(name)} applies only to {flag(needed)}. Give both, or neither")
     config.check_phases()
     return config
 
@@ -454,10 +407,10 @@ def changes(
         scheduled = {config.lr_schedule, before.lr_schedule} != {"constant"}
         names = [*ALGORITHM, "max_gradient_updates"] if scheduled else ALGORITHM
     return [
-        (name, before.effective(name))
+        (name, before.canonical(name))
         for name in names
-        if _without_modules(name, config.effective(name))
-        != _without_modules(name, before.effective(name))
+        if _without_modules(name, config.canonical(name))
+        != _without_modules(name, before.canonical(name))
     ]
 
 
@@ -478,11 +431,11 @@ def _require_same(config: Config, before: Config) -> None:
     remedy = "The policy was made for the checkpoint's value. Remove the flag, or start a new run"
     if not changed and not config.override:
         played = ("env_name", "small_net")
-        changed = changes(config, before, played if config.action != "train" else None)
+        changed = changes(config, before, played if config.mode != "train" else None)
         remedy = "Remove the flag, or give --override to change the setting"
     if changed:
         differences = [
-            f"{flag(name)} {shown(config.effective(name))} differs from the checkpoint's "
+            f"{flag(name)} {shown(config.canonical(name))} differs from the checkpoint's "
             f"{shown(then) or 'nothing'}"
             for name, then in changed
         ]

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import importlib.util
 import inspect
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from es import cli
-from es.config import COUNT, FIELDS, NOT_EMPTY, SEED, TYPES, Config, check_value, flag, option
+from es.config import COUNT, FIELDS, NOT_EMPTY, SEED, Config, check_value, flag, option
 from es.errors import Interrupted, Interrupts, UsageError, command, execute, how_to_install
 from es.rollouts.processes import CORES, cores, variables
 from es.settings import Parser, combine, read_config
@@ -131,15 +130,13 @@ def read_flags(argv: Sequence[str]) -> tuple[SweepFlags, Config, set[str]]:
     Raise UsageError if one is wrong, or makes no sense for many runs.
     """
     fields = {field.name: field for field in dataclasses.fields(SweepFlags)}
-    kinds = typing.get_type_hints(SweepFlags)
     parser = Parser("sweep", inspect.getdoc(SweepFlags) or "")
-    parser.add_fields(fields.values(), kinds)
-    parser.add_fields(FIELDS.values(), TYPES, hidden=True)
-    given = parser.read(argv, TYPES | kinds)
+    parser.add_fields(SweepFlags)
+    parser.add_fields(Config, hidden=True)
+    given = parser.read(argv)
     flags = SweepFlags(**{name: given.pop(name) for name in fields if name in given})
     for name, field in fields.items():
-        place = f"--{name.replace('_', '-')}"
-        check_value(place, getattr(flags, name), field.metadata["check"])
+        check_value(flag(name), getattr(flags, name), field.metadata["check"])
     for name in REFUSED:
         if name in given:
             raise UsageError(f"{flag(name)} applies only to a single run. Remove it")

@@ -9,8 +9,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.wrappers import FlattenObservation, TimeLimit
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from es import learn, load_policy
 from es.checkpoint import Checkpoint, save
@@ -59,9 +57,6 @@ def test_flags_are_read():
     assert (config.target_return, config.reward_shift, config.run_dir) == (-5.5, -1e-3, "here")
     assert (config.hidden_sizes, config.max_frames) == ((), None)
     assert parse("--workers 3").workers == 3
-
-
-def test_flags_of_arguments_may_be_repeated():
     config = parse("--env-wrapper a.b:C d=1 --env-kwargs x=1 --env_wrapper e:F --env-kwargs=y=--z")
     assert config.env_wrapper == ("a.b:C", "d=1", "e:F")
     assert config.env_kwargs == ("x=1", "y=--z")
@@ -70,23 +65,18 @@ def test_flags_of_arguments_may_be_repeated():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--lr fast", "--lr 'fast' must be a number"),
-        ("--seed 1.5", "--seed '1.5' must be a whole number"),
-        ("--workers many", "--workers 'many' must be a whole number or 'auto'"),
-        ("--n 4 --hidden-sizes 64,64", "--hidden-sizes '64,64' must be a whole number"),
+        ("--seed 1.5", "--seed: '1.5' must be a whole number"),
+        ("--workers many", "--workers: 'many' must be a whole number or 'auto'"),
+        ("--hidden-sizes 64,64", "--hidden-sizes: '64,64' must be a list of whole numbers"),
+        ("--sampling a", "--sampling: 'a' must be 'antithetic' or 'gaussian'"),
         ("--n", "--n: expected one argument"),
-        ("stray --n 2", "unexpected argument 'stray'; see --help"),
         ("--no-small-net yes", "unexpected argument 'yes'; see --help"),
         ("--sigma-mim 3", "unknown flag --sigma-mim; did you mean --sigma-min?"),
-        ("--env X", "unknown flag --env; did you mean --env-name?"),
         ("--learning_rate=3", "unknown flag --learning-rate; did you mean --lr?"),
         ("--n 4 --no-test", "unknown flag --no-test; did you mean --test?"),
-        ("--sigm", "unknown flag --sigm; did you mean --sigma?"),
         ("--zzz", "unknown flag --zzz; see --help"),
-        (
-            "--shaping Raw",
-            "--shaping 'Raw' must be one of nes, centered-rank, normalized, raw; did you mean raw?",
-        ),
+        ("--episodes 3", "--episodes applies only to --test. Give both, or neither"),
+        ("--obs-clip 0", "--obs-clip applies only to --obs-norm. Give both, or neither"),
     ],
 )
 def test_a_command_line_that_cannot_be_read_is_one_line(arguments, message, capfd):
@@ -279,14 +269,6 @@ def test_a_bad_file_is_one_line(text, words):
     Path("a.toml").write_bytes(text.encode("latin-1"))
     with pytest.raises(UsageError, match=f"^--config a.toml: {words}[^\n]*$"):
         read_config({"config": "a.toml"})
-
-
-@settings(max_examples=40, derandomize=True, database=None, deadline=None)
-@given(content=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
-def test_any_file_given_as_settings_is_one_line(content):
-    Path("bad.toml").write_bytes(b"lr = \n" + content)
-    with pytest.raises(UsageError, match=r"^bad: is not valid TOML[^\n]*$"):
-        read_toml("bad.toml", "bad")
 
 
 def test_a_missing_file_is_one_line():

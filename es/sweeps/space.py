@@ -13,7 +13,7 @@ from optuna.distributions import (
 )
 from optuna.trial import create_trial
 
-from es.config import FIELDS, Config, field_names, from_mapping
+from es.config import FIELDS, Config, field_name, from_mapping
 from es.errors import UsageError
 from es.settings import load_toml
 
@@ -26,11 +26,12 @@ def read_space(path: str, source: str) -> Space:
     """Read the space from a TOML file; raise UsageError, naming `source`, for any fault in it."""
     tables = load_toml(path, source)
     space: Space = {}
-    for key, name in field_names(tables, source).items():
+    for key, table in tables.items():
+        name = field_name(key, source)
         if FIELDS[name].metadata["group"] not in GROUPS or name == "use_adam":
             raise UsageError(f"{source}: {key} cannot be searched")
         try:
-            space[name] = _distribution(key, tables[key], source)
+            space[name] = _distribution(key, table, source)
         except (TypeError, ValueError) as error:
             raise UsageError(f"{source}: [{key}] {error}") from error
     if not space:
@@ -85,7 +86,7 @@ def trial_settings(base: Config, params: Mapping[str, Any]) -> Config:
 
 def base_params(space: Space, base: Config) -> dict[str, Any] | None:
     """Return the parameters that stand for `base` itself, or None if it is not in the space."""
-    params = {name: encoded(base.effective(name)) for name in space}
+    params = {name: encoded(base.canonical(name)) for name in space}
     try:
         create_trial(value=0.0, params=params, distributions=space)
     except ValueError:
