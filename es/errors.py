@@ -27,19 +27,17 @@ IN_CHECKOUT = PROJECT.name not in ("site-packages", "dist-packages")
 class RunError(Exception):
     """A failure that is not in the user's command. The program ends with `status`.
 
-    message: one line. trace: a traceback that is shown under it. command: a shell command that the
-    user may run next, shown on a line of its own.
+    message: one line. details: lines that are shown under it, such as a traceback.
     """
 
     status = 1
 
-    def __init__(self, message: str, trace: str = "", command: str = "") -> None:
+    def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
-        self.message, self.trace, self.command = message, trace, command
+        self.message, self.details = message, details
 
     def __str__(self) -> str:
-        command = f"  {self.command}" if self.command else ""
-        return "\n".join(filter(None, [self.message, command, self.trace]))
+        return "\n".join(filter(None, [self.message, self.details]))
 
 
 class TaskError(RunError):
@@ -59,8 +57,8 @@ class UsageError(RunError):
 
     status = 2
 
-    def __init__(self, message: str, trace: str = "", command: str = "") -> None:
-        super().__init__(in_one_line(message), trace, in_one_line(command))
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(in_one_line(message), details)
 
 
 class MisfitError(ValueError):
@@ -165,7 +163,9 @@ def execute(run: Callable[[Interrupts], int]) -> int:
     except RunError as error:
         complaint, status = f"error: {error}\n", error.status
     except ModuleNotFoundError as error:
-        complaint, status = f"{not_installed(error)}\n", 1
+        remedy = f"activate its environment, or {how_to_install('', 'requirements.txt')}"
+        complaint = f"error: {error.name} is not installed for {sys.executable}: {remedy}\n"
+        status = 1
     except BrokenPipeError:  # nobody reads the output any more, as after `| head`
         status = 128 + (interrupts.received or signal.SIGPIPE)
     except OSError as error:  # such as a full disk
@@ -215,11 +215,23 @@ def summary_of(error: BaseException) -> str:
 
 def users_trace(error: BaseException) -> str:
     """Return the frames of the user's code in an exception's traceback, or "" if it has none."""
-    shown: traceback.TracebackException | None = traceback.TracebackException.from_exception(error)
-    _leave_out_libraries(shown, error)
-    while shown and not shown.stack:  # a library has raised it because of an error before
-        shown = shown.__cause__ or shown.__context__
-    return "".join(shown.format()).rstrip() if shown else ""
+    trace: traceback.TracebackException | None
+    source: BaseException | None
+    trace, source = traceback.TracebackException.from_exception(error), error
+    traces = []
+    while trace and source:
+        trace.stack = traceback.StackSummary.extract(
+            (frame, line)
+            for frame, line in traceback.walk_tb(source.__traceback__)
+            if frame.f_globals.get("__name__", "").partition(".")[0] not in LIBRARIES
+        )
+        traces.append(trace)
+        trace = trace.__cause__ or trace.__context__
+        source = source.__cause__ or source.__context__
+    for trace in traces:
+        if trace.stack:  # or a library has raised it because of an error before
+            return "".join(trace.format()).rstrip()
+    return ""
 
 
 def episode_trace(error: BaseException) -> str:
@@ -227,19 +239,6 @@ def episode_trace(error: BaseException) -> str:
     if isinstance(error, RunError):
         return ""
     return users_trace(error) or "".join(traceback.format_exception(error)).rstrip()
-
-
-def _leave_out_libraries(
-    shown: traceback.TracebackException | None, error: BaseException | None
-) -> None:
-    if shown and error:
-        shown.stack = traceback.StackSummary.extract(
-            (frame, line)
-            for frame, line in traceback.walk_tb(error.__traceback__)
-            if frame.f_globals.get("__name__", "").partition(".")[0] not in LIBRARIES
-        )
-        _leave_out_libraries(shown.__cause__, error.__cause__)
-        _leave_out_libraries(shown.__context__, error.__context__)
 
 
 def in_one_line(text: str) -> str:
@@ -256,10 +255,10 @@ def counted(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
-def suggest(word: str, known: Collection[str], prefix: str = "; did you mean ") -> str:
+def suggest(word: str, known: Collection[str]) -> str:
     """Return the end of a message that suggests the most similar known word, or ""."""
     close = difflib.get_close_matches(word, known, n=1)
-    return f"{prefix}{close[0]}?" if close else ""
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def find_named(flag: str, name: str, what: str) -> Any:
@@ -272,8 +271,7 @@ def find_named(flag: str, name: str, what: str) -> Any:
         module = importlib.import_module(path)
     if not callable(found := getattr(module, word, None)):
         known = [other for other, value in vars(module).items() if callable(value)]
-        hint = suggest(word, known, f"; did you mean {path}:")
-        raise UsageError(f"{flag} {name}: {path} has no such {what}{hint}")
+        raise UsageError(f"{flag} {name}: {path} has no such {what}{suggest(word, known)}")
     return found
 
 
@@ -295,18 +293,14 @@ def command(tool: str, *arguments: object) -> str:
 
 
 def how_to_install(extra: str, requirements: str) -> str:
-    """Return the command that installs an optional part of this program.
+    """Return the command that installs this program, or an optional part of it.
 
-    extra: its name in pyproject.toml. requirements: its file in a checkout.
+    extra: the part's name in pyproject.toml, or "". requirements: its file in a checkout.
     """
     if IN_CHECKOUT:
         return f"pip install -r {requirements}"
-    return f'pip install "evolution-strategies[{extra}]"'
-
-
-def not_installed(error: ModuleNotFoundError) -> str:
-    """Return the message to a user whose Python lacks a library."""
-    remedy = "pip install evolution-strategies"
-    if IN_CHECKOUT:
-        remedy = "activate the environment, or pip install -r requirements.txt"
-    return f"error: {error.name} is not installed for {sys.executable}: {remedy}"
+    return (
+        f'pip install "evolution-strategies[{extra}]"'
+        if extra
+        else "pip install evolution-strategies"
+    )

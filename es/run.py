@@ -479,7 +479,7 @@ def last_line(
         error = RunError(
             f"--run-dir {path}: after {done}, {names} could not be written ({reasons}). The files "
             f"there are older, or cut off{'. Continue from there:' if saved_before else ''}",
-            command=resume if saved_before else "",
+            f"  {resume}" if saved_before else "",
         )
         if interrupted:
             error.status = interrupted.status

@@ -386,7 +386,7 @@ class Trainer:
         except RunError as error:
             net = f" --net {self.config.net}" if self.config.net else ""
             message = f"--env-name {self.config.env_name}{net}: {error.message}"
-            raise RunError(message, error.trace) from error
+            raise RunError(message, error.details) from error
 
     def _speed(self) -> float:
         """Return the steps per second of all episodes since the last call."""

@@ -352,7 +352,7 @@ def test_a_class_that_is_registered_keeps_its_limit_of_steps():
 
 def test_errors_name_keywords_and_the_commands_in_them_keep_their_flags():
     with pytest.raises(RunError) as raised, errors_in_keywords():
-        raise RunError("--run-dir x is full. Give --trust, not --no-such", command="es --restore x")
+        raise RunError("--run-dir x is full. Give --trust, not --no-such", "  es --restore x")
     assert str(raised.value).splitlines() == [
         "run_dir x is full. Give trust, not --no-such",
         "  es --restore x",

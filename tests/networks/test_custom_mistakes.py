@@ -34,7 +34,7 @@ def test_the_network_of_a_checkpoint_must_match(train, program, flags, words):
     [
         ("--net Plain", "--net 'Plain' must be MODULE:CLASS"),
         ("--net no_such:Plain", "--net no_such:Plain: cannot import no_such"),
-        ("--net tests.nets:Plan", "has no such class; did you mean tests.nets:Plain?"),
+        ("--net tests.nets:Plan", "has no such class; did you mean Plain?"),
         ("--net tests.nets:word", "has no such class"),
         ("--net tests.nets:no_module", "a torch.nn.Module, not str"),
         (

@@ -164,7 +164,7 @@ def test_a_task_that_fails_three_times_ends_the_run_with_its_cause(pool, made_of
     with pytest.raises(TaskError, match=f"seed 13 .* failed 3 times; the last worker {cause}") as e:
         failing.evaluate(SNAPSHOT, UNLUCKY)
     assert [line.count("seed 13") for line in said] == [1, 1]
-    assert ("ValueError: unlucky" in str(e.value.trace)) == ("unlucky" in cause)
+    assert ("ValueError: unlucky" in str(e.value.details)) == ("unlucky" in cause)
 
 
 def test_a_worker_that_hangs_is_replaced(pool, tmp_path):
