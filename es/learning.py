@@ -163,15 +163,20 @@ def _train_here(given: dict[str, Any], follow: Follow | None) -> Done:
     """Train in this process. Ctrl-C raises KeyboardInterrupt, as a debugger expects."""
     config, checkpoint = resolve(given, read_config(given))
     cli.prepare(config)
-    from es.reports.console import Console
     from es.train import train
 
     def after_update(record: "Record", trainer: "Trainer") -> bool:
         return follow is None or follow(_make_row(record, trainer, first=True))
 
-    console = Console(silent=config.silent, log_every=config.log_every, in_program=True)
+    console = _make_console(config)
     outcome = train(config, checkpoint, Interrupts(), console=console, after_update=after_update)
     return _done(outcome)
+
+
+def _make_console(config: Config) -> "Console":
+    from es.reports.console import Console
+
+    return Console(silent=config.silent, log_every=config.log_every, in_program=True)
 
 
 def _following(callback: Callback) -> Follow:
@@ -243,7 +248,7 @@ class _Child:
                 self._show(message)
             elif isinstance(message, Config):
                 self._answer(_pickle_definitions(message))
-                self._open_console(message)
+                self._console = self._console or _make_console(message)
             else:
                 # An update is played again if the child died before its checkpoint was written.
                 is_new = self._last is None or message.record.update > self._last.record.update
@@ -262,13 +267,6 @@ class _Child:
     def _answer(self, answer: Any) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # `_receive` notices
             self._link.send(answer)
-
-    def _open_console(self, config: Config) -> None:
-        from es.reports.console import Console
-
-        self._console = self._console or Console(
-            silent=config.silent, log_every=config.log_every, in_program=True
-        )
 
     def _show(self, call: Shown) -> None:
         assert self._console is not None
@@ -393,17 +391,12 @@ def _train(
             return answer()
 
     console: Any = ConsoleOfCaller(send, silent=config.silent)
-    hand_over = _install(answer())
-    return _done(
-        train(
-            config,
-            checkpoint,
-            interrupts,
-            console=console,
-            after_update=after_update,
-            hand_over=hand_over,
-        )
-    )
+    adapt_recipe = _install(answer())
+    outcome = train(
+        config, checkpoint, interrupts,
+        console=console, after_update=after_update, adapt_recipe=adapt_recipe,
+    )  # fmt: skip
+    return _done(outcome)
 
 
 def _install(pickled: bytes) -> "Callable[[Recipe], Recipe] | None":
@@ -422,7 +415,7 @@ def _install(pickled: bytes) -> "Callable[[Recipe], Recipe] | None":
     if spec is not None:
         gymnasium.registry[spec.id] = spec
 
-    def hand_over(recipe: "Recipe") -> "Recipe":
+    def adapt_recipe(recipe: "Recipe") -> "Recipe":
         make_env: Callable[[], Any] = recipe.make_env
         if spec is not None:
             make_env = partial(make_registered, spec, make_env)
@@ -430,7 +423,7 @@ def _install(pickled: bytes) -> "Callable[[Recipe], Recipe] | None":
             make_env=ByValue(make_env, names), make_actor=ByValue(recipe.make_actor, names)
         )
 
-    return hand_over
+    return adapt_recipe
 
 
 class ConsoleOfCaller:

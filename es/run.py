@@ -5,10 +5,9 @@ import fcntl
 import itertools
 import math
 import os
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -33,11 +32,11 @@ LOCK = ".lock"
 MISSED = 1  # exit status of a run that did not reach its target
 UPDATES_AFTER_MISS = 10  # between a missed evaluation for the target and the next one, at most
 
-HandOver = Callable[[Recipe], Recipe]
+AdaptRecipe = Callable[[Recipe], Recipe]
 
 
-class Run(NamedTuple):
-    """A run that has been started in the directory `path`."""
+class StartedRun(NamedTuple):
+    """What trains and reports a run, in the directory `path`."""
 
     policy: Policy
     strategy: Strategy
@@ -67,22 +66,11 @@ class InUseError(UsageError):
     """Another process writes to the directory."""
 
 
-class RunDir(NamedTuple):
-    """A locked directory. The system frees the lock when the process ends."""
+def open_directory(path: Path, flag: str = "--run-dir") -> IO[str]:
+    """Make the directory unless it exists, and lock it until the file that is returned is closed.
 
-    path: Path
-    lock: IO[str]
-
-    def close(self) -> None:
-        """Free the directory for another run."""
-        self.lock.close()
-
-
-def open_directory(path: Path, flag: str = "--run-dir") -> RunDir:
-    """Make the directory unless it exists, and lock it.
-
-    Raise UsageError if it cannot be written, and InUseError if another process has locked it.
-    Without locks in the file system, warn once.
+    The system frees the lock when the process ends. Raise UsageError if the directory cannot be
+    written, and InUseError if another process has locked it.
     """
     with writable(path, flag):
         path.mkdir(parents=True, exist_ok=True)
@@ -94,29 +82,20 @@ def open_directory(path: Path, flag: str = "--run-dir") -> RunDir:
         raise InUseError(
             f"{flag} {path}: another run writes there. Wait for it or choose another path"
         ) from error
-    except OSError as error:  # some file systems have no locks
-        _warn_of_no_locks(path.absolute().parent, error.strerror)
-    return RunDir(path, lock)
+    except OSError:  # some file systems have no locks
+        pass
+    return lock
 
 
-@cache  # so that it warns once
-def _warn_of_no_locks(folder: Path, reason: str) -> None:
-    print(
-        f"warning: {folder}: its file system has no locks ({reason}), so nothing keeps two runs "
-        "from writing to one directory",
-        file=sys.stderr,
-        flush=True,
-    )
-
-
-def open_new(path: Path) -> RunDir:
+def open_new(path: Path) -> tuple[Path, IO[str]]:
     """Make and lock the first directory of path, path.2, path.3 ... that holds no run."""
     for number in itertools.count(1):
+        directory = path if number == 1 else _beside(path, f".{number}")
         with suppress(InUseError):
-            directory = open_directory(path if number == 1 else _beside(path, f".{number}"))
-            if not _holds_run(directory.path):
-                return directory
-            directory.close()
+            lock = open_directory(directory)
+            if not _holds_run(directory):
+                return directory, lock
+            lock.close()
     raise AssertionError
 
 
@@ -174,65 +153,65 @@ def start(
     checkpoint: Checkpoint | None,
     console: Console,
     stack: ExitStack,
-    hand_over: HandOver | None,
-) -> Run:
+    adapt_recipe: AdaptRecipe | None,
+) -> StartedRun:
     """Start workers and reports, and open the directory; `stack` ends all but the reports."""
     config = policy.config
     if config.wandb:
         require_wandb()
     path, resumed = destination(config, checkpoint)
-    pool, sum_noise = start_pool(policy, console, hand_over)
+    if checkpoint and not checkpoint.config:
+        checkpoint = None  # weights alone, which the policy has
+    pool, sum_noise = start_pool(policy, console, adapt_recipe)
     stack.callback(pool.close)
     # The workers start while the optimiser's modules are imported here.
     strategy = Strategy(policy.theta, config, sum_noise)
-    if checkpoint and checkpoint.config:
+    if checkpoint:
         restore(strategy, checkpoint, config)
-    directory = open_directory(path) if resumed else open_new(path)
-    stack.callback(directory.close)
-    if directory.path != path:
-        console.say(f"{path} holds another run: this one goes to {directory.path}.")
+    directory, lock = (path, open_directory(path)) if resumed else open_new(path)
+    stack.enter_context(lock)
+    if directory != path:
+        console.say(f"{path} holds another run: this one goes to {directory}.")
     counters = first_counters(config, checkpoint, resumed=resumed)
     counters = counters._replace(lr=strategy.lr, sigma=strategy.sigma)  # of a new phase, or given
-    config = settings_to_save(config, checkpoint, path, resumed=resumed)
-    write_settings(directory.path, config, checkpoint if resumed else None)
-    with writable(directory.path), naming_limits():  # it starts threads
-        log = open_log(config, directory.path, counters, console)
+    config = settings_to_save(config, checkpoint if resumed else None, path)
+    write_settings(directory, config, checkpoint if resumed else None)
+    recorder = None
+    with writable(directory), naming_limits():  # it starts threads
+        if config.video_every:
+            flags = config.flags_to_restore
+            recorder = Recorder(directory, flags, console.say, console.warn)
+        log = Log(
+            directory,
+            counters,
+            settings=config.hyperparameters(),
+            say=console.say,
+            warn=console.warn,
+            curve=None if os.environ.get(NO_CURVE) else Curve(directory),
+            recorder=recorder,
+            wandb=start_wandb(directory, config.saved(), console.say) if config.wandb else None,
+        )
     if counters.phase and resumed:
         console.say(f"{describe_phase(config, counters.phase)}\n")
     else:
         console.say(
             f"Num params in network: {policy.theta.size}\nSeed: {config.seed}\n"
-            f"Run directory: {directory.path}\n"
+            f"Run directory: {directory}\n"
         )
     policy = dataclasses.replace(policy, config=config)
-    return Run(policy, strategy, counters, pool, log, directory.path)
-
-
-def open_log(config: Config, path: Path, counters: Counters, console: Console) -> Log:
-    """Return what writes the files of a run in the directory `path`, from `counters` on."""
-    flags = config.flags_to_restore
-    return Log(
-        path,
-        counters,
-        settings=config.hyperparameters(),
-        say=console.say,
-        warn=console.warn,
-        curve=None if os.environ.get(NO_CURVE) else Curve(path),
-        recorder=Recorder(path, flags, console.say, console.warn) if config.video_every else None,
-        wandb=start_wandb(path, config.saved(), console.say) if config.wandb else None,
-    )
+    return StartedRun(policy, strategy, counters, pool, log, directory)
 
 
 def start_pool(
-    policy: Policy, console: Console, hand_over: HandOver | None
+    policy: Policy, console: Console, adapt_recipe: AdaptRecipe | None
 ) -> tuple[Pool, SumNoise]:
     """Return the pool that plays, and the function that sums noise."""
     config, recipe = policy.config, policy.recipe
     sum_here = partial(weighted_sum, threads=cores())
     if config.workers == 0:
         return InProcessPool(recipe), sum_here
-    if hand_over:
-        recipe = hand_over(recipe)
+    if adapt_recipe:
+        recipe = adapt_recipe(recipe)
     settings: dict[str, Any] = {
         "size": policy.theta.size,
         "inputs": policy.inputs,
@@ -277,15 +256,13 @@ def restore(strategy: Strategy, checkpoint: Checkpoint, config: Config) -> None:
             raise UsageError(f"--restore {config.restore}: is damaged ({error})") from error
 
 
-def settings_to_save(
-    config: Config, checkpoint: Checkpoint | None, path: Path, *, resumed: bool
-) -> Config:
+def settings_to_save(config: Config, resumed: Checkpoint | None, path: Path) -> Config:
     """Return the settings that repeat the run, from any folder.
 
-    path: where it goes if no other run is there: repeated, it takes a number again.
+    resumed: the checkpoint of a run that goes on in its directory. path: where a new run goes if no
+    other one is there: repeated, it takes a number again.
     """
-    if resumed and checkpoint and checkpoint.config:
-        before = checkpoint.config
+    if resumed and (before := resumed.config):
         return dataclasses.replace(
             config, restore=before.restore, run_dir=before.run_dir, override=before.override
         )
@@ -307,18 +284,18 @@ def write_settings(path: Path, config: Config, resumed: Checkpoint | None) -> No
             lines = (path / SETTINGS).read_text("utf-8").splitlines()
             changed = [line for line in lines if line.startswith("# until ")]
         changed += filter(None, [change_line(config, resumed.config, resumed.counters.update)])
+    title = "\n".join([CHANGED, *changed]) if changed else TITLE
     with writable(path):
-        title = "\n".join([CHANGED, *changed]) if changed else TITLE
         write_text(path / SETTINGS, write_toml(config.saved(), title))
 
 
 def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bool) -> Counters:
-    """Return the counters at the start. checkpoint: of a run, if it starts from one."""
-    if checkpoint is None or checkpoint.config is None:
-        return Counters(
-            max_episode_length=config.training_cap, lr=config.step_size, sigma=config.sigma
-        )
-    counters, before, cap = checkpoint.counters, checkpoint.config, config.training_cap
+    """Return the counters at the start. checkpoint: of the run that it starts from."""
+    cap = config.training_cap
+    if checkpoint is None:
+        return Counters(max_episode_length=cap)
+    counters, before = checkpoint.counters, checkpoint.config
+    assert before is not None
     if config.variable_ep_len or config.adaptive_ep_len:
         cap = min(cap, counters.max_episode_length)
     counters = counters._replace(max_episode_length=cap)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib.util
 import inspect
@@ -68,8 +67,8 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     from es.run import open_directory
     from es.sweeps import study
 
-    directory = open_directory(sweep.directory, "--dir")
-    with contextlib.closing(directory), study.open_study(sweep) as found:
+    lock = open_directory(sweep.directory, "--dir")
+    with lock, study.open_study(sweep) as found:
         console = Console(silent=sweep.base.silent)
 
         def tell(trial: FrozenTrial) -> None:

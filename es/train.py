@@ -43,7 +43,7 @@ from es.rollouts.tasks import (
     evaluation_tasks,
     training_tasks,
 )
-from es.run import HandOver, Outcome, Run
+from es.run import AdaptRecipe, Outcome, StartedRun
 
 # An evaluation may fail after a fifth of its episodes, and at least 5.
 FAILING_PART, FEWEST_EPISODES = 5, 5
@@ -58,12 +58,12 @@ def train(
     *,
     console: Console | None = None,
     after_update: AfterUpdate | None = None,
-    hand_over: HandOver | None = None,
+    adapt_recipe: AdaptRecipe | None = None,
 ) -> Outcome:
     """Train until a limit or the target is reached.
 
     checkpoint: of --restore. console: shows the run, by default on standard output. after_update:
-    called with the figures of each update; the run ends if it returns False. hand_over: makes a
+    called with the figures of each update; the run ends if it returns False. adapt_recipe: makes a
     recipe that can be sent to the workers, if the environment or the network is defined in the
     program that calls a training.
 
@@ -83,7 +83,7 @@ def train(
         while True:
             with ExitStack() as stack:
                 policy = _make_policy(config, checkpoint, console)
-                started = run.start(policy, checkpoint, console, stack, hand_over)
+                started = run.start(policy, checkpoint, console, stack, adapt_recipe)
                 outcome = Trainer(started, console, interrupts).run_to_end(after_update)
             if not outcome.phase_ended:
                 return outcome
@@ -131,7 +131,7 @@ class Trainer:
     did.
     """
 
-    def __init__(self, started: Run, console: Console, interrupts: Interrupts) -> None:
+    def __init__(self, started: StartedRun, console: Console, interrupts: Interrupts) -> None:
         self.policy, self.strategy, self.counters, self.pool, self.log, self.path = started
         self.config, self.console = self.policy.config, console
         self.solved: dict[str, float] | None = None
@@ -151,7 +151,7 @@ class Trainer:
         self.console.follow(limits, self.pool.describe)
         interrupted, phase_ended = None, False
         try:
-            phase_ended = self.run(after_update)
+            phase_ended = self.train_phase(after_update)
         except Interrupted as error:
             interrupted = error
         except BrokenPipeError:  # nobody reads the output any more, as after `| head`
@@ -168,7 +168,7 @@ class Trainer:
             return Outcome(0, self.path, False, self.saved, phase_ended=True)
         return self._conclude(interrupted, unwritten)
 
-    def run(self, after_update: AfterUpdate | None) -> bool:
+    def train_phase(self, after_update: AfterUpdate | None) -> bool:
         """Update until a limit or the target is reached, or `after_update` returns False.
 
         Return whether it ends because another phase of the settings begins.
@@ -225,7 +225,7 @@ class Trainer:
     def evaluate_for_best(self) -> None:
         """Evaluate the policy for --eval-every, and save the state again with the outcome."""
         self.evaluated = self.evaluated or self._evaluate("evaluation", 0)
-        is_best = self._is_best(self.evaluated.mean)
+        is_best = self._note_best(self.evaluated.mean)
         self._save_again(is_best=is_best, evaluated=self.counters.update)
 
     def evaluate_for_target(self) -> None:
@@ -237,7 +237,7 @@ class Trainer:
             self._save_again(is_best=False, **missed)
             return
         if self.config.eval_every is not None:
-            self._is_best(self.solved["mean"])
+            self._note_best(self.solved["mean"])
         self._save_again(is_best=True)
 
     # ---- episodes ----
@@ -422,7 +422,7 @@ class Trainer:
         score: the unperturbed return, which is that of the parameters before the step.
         """
         files: dict[str, Checkpoint] = {}
-        if self.config.eval_every is None and self._is_best(score):
+        if self.config.eval_every is None and self._note_best(score):
             files[BEST] = self.saved
         self.saved = files[LATEST] = self._checkpoint()
         if self._is_due(self.config.save_every):
@@ -459,7 +459,7 @@ class Trainer:
     def _is_due(self, every: int | None) -> bool:
         return every is not None and self.counters.update % every == 0
 
-    def _is_best(self, score: float) -> bool:
+    def _note_best(self, score: float) -> bool:
         """Return whether no score was better so far; if so, note this one as the best."""
         best = self.counters.best_score
         if not math.isfinite(score) or (best is not None and score < best):

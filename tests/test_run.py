@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,9 +21,10 @@ from tests.conftest import CARTPOLE
 from tests.processes import ROOT
 
 
-def open_and_close(path: Path) -> Path:
-    with closing(run.open_new(path)) as directory:
-        return directory.path
+def open_and_close(path: str) -> Path:
+    directory, lock = run.open_new(Path(path))
+    lock.close()
+    return directory
 
 
 def a_run(path: Path) -> None:
@@ -32,81 +32,50 @@ def a_run(path: Path) -> None:
     (path / "latest.safetensors").write_text(path.name)
 
 
-def test_a_new_run_takes_the_next_number_and_no_run_is_moved(tmp_path):
-    path, taken = tmp_path / "run", []
-    for number in (1, 2, 3):
-        directory = run.open_new(path)
-        taken.append(directory.path)
-        assert not (directory.path / "progress.csv").exists()
-        (directory.path / "progress.csv").write_text(str(number))
-        directory.close()
-    assert taken == [path, tmp_path / "run.2", tmp_path / "run.3"]
-    assert [(each / "progress.csv").read_text() for each in taken] == ["1", "2", "3"]
-
-
-def test_runs_at_once_take_numbers_of_their_own(tmp_path):
-    """Also while none of them has written a file yet."""
-    path = tmp_path / "run"
-    first, second = run.open_new(path), run.open_new(path)
-    a_run(tmp_path / "run.3")
-    assert [first.path, second.path] == [path, tmp_path / "run.2"]
-    for each in (first, second, run.open_new(path)):
-        (each.path / "config.toml").write_text("")
-        each.close()
-    assert (tmp_path / "run.4" / "config.toml").exists()
+def test_a_new_run_takes_the_next_number():
+    """Also if several start at once, and none of them has written a file yet."""
+    a_run(Path("run.3"))
+    opened = [run.open_new(Path("run")) for _ in range(3)]
+    assert [str(path) for path, _ in opened] == ["run", "run.2", "run.4"]
+    for path, lock in opened[:2]:
+        (path / "config.toml").write_text("")
+        lock.close()
+    opened[2][1].close()
+    assert open_and_close("run") == Path("run.4")  # in which no run has begun
 
 
 def test_a_number_follows_the_name_of_the_folder_that_one_is_in(tmp_path, monkeypatch):
     a_run(tmp_path / "run")
     (tmp_path / "run" / "inner").mkdir()
-    monkeypatch.chdir(tmp_path / "run")
-    assert open_and_close(Path()) == tmp_path / "run.2"
-    (tmp_path / "run" / "best.safetensors").touch()
-    monkeypatch.chdir("inner")
-    assert open_and_close(Path("..")) == tmp_path / "run.2"
+    monkeypatch.chdir(tmp_path / "run" / "inner")
+    assert open_and_close("") == Path()  # in which there is no run
+    assert open_and_close("..") == tmp_path / "run.2"
 
 
-def test_a_folder_without_a_run_is_used_as_it_is(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    run.open_new(tmp_path).close()
-    assert (tmp_path / "notes.txt").read_text() == "mine"
-
-
-def test_two_runs_at_once_and_the_lock_ends_with_its_process(tmp_path):
+def test_a_lock_ends_with_its_process(tmp_path):
     path = tmp_path / "run"
     program = (
         "import pathlib, sys, time; from es import run;"
-        "directory = run.open_directory(pathlib.Path(sys.argv[1]));"
+        "lock = run.open_directory(pathlib.Path(sys.argv[1]));"
         "print(flush=True); time.sleep(600)"
     )
-    other = subprocess.Popen(
-        [sys.executable, "-c", program, str(path)], cwd=ROOT, stdout=subprocess.PIPE
-    )
-    try:
+    words = [sys.executable, "-c", program, str(path)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        (path / "latest.safetensors").write_text("precious")
         with pytest.raises(UsageError, match="another run writes there"):
             run.open_directory(path)
-        assert (path / "latest.safetensors").read_text() == "precious"
-    finally:
         other.kill()
-        other.communicate()
     run.open_directory(path).close()
 
 
-def test_a_file_system_without_locks_is_used_with_one_warning(tmp_path, monkeypatch, capsys):
+def test_a_file_system_without_locks_is_used(monkeypatch):
     def no_locks(lock, operation):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    a_run(tmp_path / "run")
-    assert open_and_close(tmp_path / "run") == tmp_path / "run.2"
-    run.open_directory(tmp_path / "run").close()
-    assert capsys.readouterr().err == (
-        f"warning: {tmp_path}: its file system has no locks (Function not implemented), so nothing "
-        "keeps two runs from writing to one directory\n"
-    )
+    a_run(Path("run"))
+    assert open_and_close("run") == Path("run.2")
 
 
 @pytest.mark.parametrize(
