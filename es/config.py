@@ -152,23 +152,19 @@ class Config:
     )
     env_wrapper: tuple[str, ...] = task(
         (),
-        "Wrapper of the environment, MODULE:CALLABLE and its arguments, such as "
-        "gymnasium.wrappers:FilterObservation filter_keys=['image']. Repeat it for more, the "
-        "innermost first.",
+        "Wrapper, MODULE:CALLABLE and its arguments, such as gymnasium.wrappers:FilterObservation "
+        "filter_keys=['image']. Repeat it for more, the innermost first.",
         WRAPPERS,
     )
     max_episode_length: int = task(100_000, "Steps per episode at most.", LIMIT)
     training_ep_len: int | None = task(
         None,
-        "Steps of a training episode at most. The unperturbed policy and evaluations play to the "
-        "end.",
+        "Steps of a perturbation's episode at most. The policy itself plays to the end.",
         LIMIT,
         shown="--max-episode-length",
     )
     variable_ep_len: bool = task(
-        False,
-        "After each update, cap training episodes at twice the batch's mean length. The "
-        "unperturbed policy plays to the end.",
+        False, "After each update, cap perturbations' episodes at twice the batch's mean length."
     )
     adaptive_ep_len: bool = task(
         False,
@@ -359,15 +355,13 @@ class Config:
     )
     log_every: float = run(
         1.0,
-        "Without a terminal, print a line of figures at most every SECONDS. 0: a full block per "
-        "update.",
+        "Without a terminal, seconds between lines of figures. 0: a full block per update.",
         between(0, 10**6),
         saved=False,
     )
     config: str | None = run(
         None,
-        "TOML file with settings, or the name of a shipped one, such as CartPole-v1. Flags "
-        "override it. Its target holds for its own --env-name.",
+        "TOML file with settings, or the name of a shipped one, such as CartPole-v1.",
         saved=False,
     )
     restore: str = run("", "Checkpoint to start from, or the directory of a run.")

@@ -196,10 +196,6 @@ def _following(callback: Callback) -> Follow:
     return follow
 
 
-class _ChildDiedError(Exception):
-    """The child has ended without saying how."""
-
-
 class _Child:
     """The child process of a training, which is started again if it dies."""
 
@@ -216,8 +212,8 @@ class _Child:
             before = self._last
             self._process, self._link = start_interpreter(CHILD)
             try:
-                return self._serve()
-            except _ChildDiedError:
+                if done := self._serve():
+                    return done
                 code = self._process.wait()
             except BaseException:
                 self._interrupt()
@@ -238,10 +234,12 @@ class _Child:
                 }
                 self._given = {**unsaved, "restore": str(latest), "trust": True}
 
-    def _serve(self) -> Done:
-        """Answer the child until it is done; raise its RunError, and _ChildDiedError."""
+    def _serve(self) -> Done | None:
+        """Answer the child until it is done, or has died; raise its RunError."""
         self._answer((self._given, self._follow is not None))
-        while not isinstance(message := self._receive(), Done):
+        while message := self._receive():
+            if isinstance(message, Done):
+                return message
             if isinstance(message, RunError):
                 raise message
             if isinstance(message, Shown):
@@ -256,13 +254,13 @@ class _Child:
                     self._last = message
                 if self._follow:
                     self._answer(not is_new or self._follow(message))
-        return message
+        return None
 
-    def _receive(self) -> Message:
-        try:
+    def _receive(self) -> Message | None:
+        """Return the next message, or None if the child has died."""
+        with suppress(EOFError, OSError):  # in the middle of a message, too
             return self._link.recv()
-        except (EOFError, OSError) as error:  # in the middle of a message, too
-            raise _ChildDiedError from error
+        return None
 
     def _answer(self, answer: Any) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # `_receive` notices
@@ -278,11 +276,10 @@ class _Child:
         """Have the child save the run and end; show its last lines."""
         self._process.send_signal(signal.SIGINT)
         try:
-            while not isinstance(message := self._receive(), Done | RunError):
+            while (message := self._receive()) and not isinstance(message, Done | RunError):
                 if isinstance(message, Shown):
-                    self._show(message)
-        except (_ChildDiedError, OSError):
-            pass
+                    with suppress(OSError):
+                        self._show(message)
         except KeyboardInterrupt:  # again
             self._process.kill()
 
