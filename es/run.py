@@ -304,8 +304,7 @@ def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bo
         counters = counters._replace(recent=[], missed_update=0, missed_return=None)
     # A best score belongs to a best.safetensors and to a way of scoring.
     same_way = (config.eval_every is None) == (before.eval_every is None)
-    has_best = resumed and (Path(config.restore).parent / BEST).exists()
-    if not (alike and same_way and has_best):
+    if not (alike and same_way and resumed):
         counters = counters._replace(best_score=None, evaluated=0)
     return counters
 

@@ -122,12 +122,3 @@ def test_nothing_is_imported_from_the_folder_that_the_program_is_started_in(impo
     assert Path("run/videos/update-1.mp4").exists()
     run(*started, "--env-name", "benchmarks.mine:My-v0", "--video-every", "None")
     assert not imported.exists(), imported.read_text()
-
-
-def test_python_itself_alone_imports_from_there_when_it_runs_a_module(imported, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    words = "import sys, runpy; print(*sys.modules)"
-    for name in {*run(sys.executable, "-P", "-c", words).split(), "es"}:
-        Path(f"{name}.py").unlink(missing_ok=True)
-    run(sys.executable, "-m", "es", *QUICK, "--env-name", "mine_alone:My-v0")
-    assert not imported.exists(), imported.read_text()

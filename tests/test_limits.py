@@ -10,7 +10,6 @@ from es.errors import LimitError, execute
 from es.rollouts import pool as pool_module
 from es.rollouts.pool import WorkerPool
 from tests.fakes import recipe
-from tests.processes import run_python
 
 NO_PROCESS = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 NO_THREAD = RuntimeError("can't start new thread")
@@ -55,10 +54,3 @@ def test_a_worker_that_cannot_be_started_ends_the_run(monkeypatch):
     monkeypatch.setattr(pool_module, "PAUSE_SECONDS", 0.01)
     with pytest.raises(LimitError, match=SAID):
         WorkerPool(recipe(), size=10, members=2)
-
-
-def test_a_fork_server_without_processes_prints_nothing():
-    program = "import errno, os; import es.environments.preload\nraise {}"
-    silent = run_python(program.format("OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))"))
-    assert (silent.returncode, silent.stderr) == (1, "")
-    assert "ValueError: mine" in run_python(program.format("ValueError('mine')")).stderr

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from es.config import FIELDS, LIMIT, MOST, flag
 from tests.checkpoints import read, rows, same, same_run, timeless
 
 PENDULUM = "--env-name Pendulum-v1 --max-episode-length 30 --hidden-sizes 8"
@@ -136,14 +135,6 @@ def test_useadam_is_the_same_as_optimizer_adam(program):
     assert same(learned(program, "--useAdam"), learned(program, "--optimizer", "adam"))
 
 
-def test_clipup_steps_by_three_quarters_of_its_speed_unless_told_otherwise(program):
-    clipup = ("--optimizer", "clipup", "--max-speed", 0.1, "--max-gradient-updates", 1)
-    out = program.train(*clipup)
-    assert "Learning rate: 0.075000\n" in out
-    assert "Using Adam: False\n" in out
-    assert "Learning rate: 0.100000\n" in program.train(*clipup, "--lr", 0.1)
-
-
 def test_reported_returns_are_not_shifted(program):
     learned(program)
     plain = rows(Path("run"))[0]
@@ -172,16 +163,3 @@ def test_the_progress_shows_scheduled_rates_and_decayed_sigma(program):
     status, _, err = program("--restore", "run/latest.safetensors", "--max-gradient-updates", 8)
     assert status == 2
     assert "--max-gradient-updates 8 differs" in err
-
-
-def test_a_run_with_the_greatest_whole_numbers_is_loaded_again(program):
-    names = [name for name, field in FIELDS.items() if field.metadata["check"] == LIMIT]
-    assert len(names) == 7
-    options = [word for name in (*names, "seed") for word in (flag(name), MOST)]
-    ending = ("--target-return", "-1e30", "--eval-episodes", 1)
-    program.train(*options, *ending, "--run-dir", "run")
-    saved = read("run/latest.safetensors")
-    assert {getattr(saved.config, name) for name in (*names, "seed")} == {MOST}
-    assert program("--restore", "run/latest.safetensors")[1].startswith("Finished already")
-    assert program("--config", "run/config.toml", "--run-dir", "again")[0] == 0
-    assert same_run(read("again/latest.safetensors"), saved)

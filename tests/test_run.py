@@ -15,10 +15,10 @@ from es import run
 from es.checkpoint import Checkpoint, Counters
 from es.config import Config
 from es.errors import UsageError
-from es.rollouts.processes import PRELOAD
 from tests.checkpoints import RUN, read, rows, same, same_run, settings, timeless
 from tests.conftest import CARTPOLE
 from tests.processes import ROOT
+from tests.test_options import learned
 
 
 def open_and_close(path: str) -> Path:
@@ -115,6 +115,7 @@ def test_where_a_run_goes(tmp_path, monkeypatch):
     assert goes(latest, "mine") == goes(best, "mine") == ("mine", False)
     assert goes("trained/X.safetensors") == (old, False)
     assert goes(best) == ("checkpoints/X-from-best", False)
+    assert str(run.default_path("a", "b:X")) == "a/b.X"  # scp takes a colon for a host
     with pytest.raises(UsageError, match="holds the run"):
         goes(best, old)
     monkeypatch.chdir(old)
@@ -125,15 +126,9 @@ def test_where_a_run_goes(tmp_path, monkeypatch):
 # ---- resumed and branched ----
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--useAdam", "--lr", 0.02),
-        ("--lr-decay", 0.9, "--variable-ep-len"),
-        ("--eval-every", 3, "--eval-episodes", 2),
-    ],
-)
-def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(program, options):
+def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(program):
+    """Here with evaluations. test_options.py resumes runs with all other options."""
+    options = ("--eval-every", 3, "--eval-episodes", 2)
     program.train(*options, "--max-gradient-updates", 20, "--run-dir", "whole")
     program.train(*options, "--max-gradient-updates", 9, "--run-dir", "parts")
     status, out, err = program(
@@ -148,45 +143,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(program, options):
     assert timeless(Path("whole")) == timeless(Path("parts"))
     clock = [float(row["wall_seconds"]) for row in rows(Path("parts"))]
     assert clock == sorted(clock)
-
-
-def test_pong_learns_from_pixels_and_resumes_to_the_bit(program):
-    options = (
-        "--env-name", "PongDeterministic-v0", "--n", 2, "--seed", 3, "--useAdam", "--lr", 0.01,
-        "--sigma", 0.3, "--max-episode-length", 150,
-    )  # fmt: skip
-    program(*options, "--max-gradient-updates", 3, "--workers", 0, "--run-dir", "whole")
-    program(*options, "--max-gradient-updates", 1, "--workers", 2, "--run-dir", "parts")
-    program("--restore", "parts/latest.safetensors", "--max-gradient-updates", 3)
-    assert any(float(row["grad_norm"]) > 0 for row in rows(Path("parts"))[1:])
-    assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
-    status, out, _ = program(
-        "--test", "--no-render", "--episodes", 1, "--restore", "parts/best.safetensors"
-    )
-    assert status == 0
-    assert out.startswith("Episode 1: reward ")
-
-
-def test_a_directory_is_carried_on_from_its_latest_checkpoint(program):
-    program.train("--max-gradient-updates", 1)
-    assert program("--restore", f"{RUN}/", "--max-gradient-updates", 3, "--workers", 0)[0] == 0
-    assert [row["update"] for row in rows()] == ["1", "2", "3"]
-
-
-def test_a_run_killed_between_its_row_and_its_checkpoint_carries_on(program):
-    program.train("--max-gradient-updates", 5, "--run-dir", "whole")
-    program.train("--max-gradient-updates", 3, "--save-every", 2, "--run-dir", "parts")
-    Path("parts/update-2.safetensors").replace("parts/latest.safetensors")
-    program("--restore", "parts/latest.safetensors", "--max-gradient-updates", 5)
-    assert timeless(Path("whole")) == timeless(Path("parts"))
-    assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
-
-
-def test_a_best_checkpoint_that_is_missing_does_not_stay_so(program):
-    program.train("--max-gradient-updates", 5)
-    (RUN / "best.safetensors").unlink()
-    assert program("--restore", RUN / "latest.safetensors", "--max-gradient-updates", 8)[0] == 0
-    assert read(RUN / "best.safetensors").counters.update >= 5
 
 
 def test_a_finished_run_says_so(program):
@@ -233,50 +189,6 @@ def test_a_bare_state_dict_restores_the_weights_alone(program):
     status, _, err = program(*again)  # without flags that would be Pong
     assert status == 2
     assert "does not fit --env-name PongDeterministic-v4" in err
-
-
-def test_bare_weights_in_the_place_of_the_run_are_kept_and_can_be_repeated(program):
-    program.train("--max-gradient-updates", 1)
-    weights = read(RUN / "latest.safetensors").parameters
-    for path in RUN.iterdir():
-        path.unlink()
-    torch.save(weights, RUN / "latest.safetensors")
-    program.train("--restore", RUN / "latest.safetensors", "--max-gradient-updates", 1)
-    first = read(f"{RUN}.2/latest.safetensors")
-    assert program("--config", f"{RUN}.2/config.toml", "--run-dir", "again")[0] == 0
-    assert same_run(read("again/latest.safetensors"), first)
-
-
-def test_a_checkpoint_does_not_choose_modules_to_import(program):
-    slow = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--max-episode-length", 1)
-    more = ("--n", 2, "--workers", 0, "--max-gradient-updates", 1)
-    assert program(*slow, *more)[0] == 0
-    latest = "checkpoints/tests.slow.Slow-v0/latest.safetensors"  # scp takes a colon for a host
-    play = ("--test", "--no-render", "--episodes", "1", "--restore", latest)
-    status, _, err = program(*play)
-    assert status == 2
-    assert err.endswith(
-        "would import a module. Give --trust if you know where the file comes from\n"
-    )
-    assert program(*play, "--trust")[::2] == (0, "")
-    assert program(*play, *slow[:2])[::2] == (0, "")
-
-
-def test_a_resumed_run_prepares_its_workers_for_the_environment_of_its_checkpoint(
-    program, monkeypatch
-):
-    prepared: list[str] = []
-
-    def start(modules):
-        prepared.append(os.environ[PRELOAD])
-
-    monkeypatch.setattr("es.cli.start_forkserver", start)
-    monkeypatch.setenv(PRELOAD, "")  # the program sets it
-    program.train("--max-gradient-updates", 1)
-    assert program("--restore", RUN)[0] == 0  # it has finished; its workers setting of 0 is kept
-    assert prepared == []
-    assert program("--restore", RUN, "--workers", 2)[0] == 0
-    assert prepared == ["CartPole-v1"]
 
 
 def test_an_interrupt_while_noise_is_summed_does_not_wait_and_loses_no_update(program, monkeypatch):
@@ -349,13 +261,6 @@ def test_the_settings_of_a_run_that_was_changed_do_not_say_that_they_repeat_it(p
     assert "repeat it with --config" in (branch / "config.toml").read_text()
 
 
-def test_an_override_may_change_the_optimiser(program):
-    program.train("--max-gradient-updates", 2, "--lr", 0.01)
-    again = ("--restore", RUN / "latest.safetensors", "--max-gradient-updates", 5)
-    assert program(*again, "--useAdam", "--override")[0] == 0
-    assert "exp_avg" in read(RUN / "latest.safetensors").optimizer
-
-
 def test_the_settings_file_of_a_changed_branch_repeats_it(program, monkeypatch):
     """Also once the branch was carried on, and from another folder."""
     program.train("--max-gradient-updates", 2, "--save-every", 1, "--run-dir", "old ü😀")
@@ -383,6 +288,55 @@ def test_returns_of_another_environment_ask_for_no_target(program):
     _, out, _ = program(*again, *other)
     assert "valuation after" not in out  # every return is -1 at most
     assert len(read(RUN / "latest.safetensors").counters.recent) == 2
+
+
+def test_an_override_changes_sigma_optimiser_and_momentum(program):
+    learned(program, "--momentum", 0.5, "--sigma-decay", 0.5)
+    again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)
+    assert program(*again, "--sigma", 0.3, "--max-gradient-updates", 3)[0] == 0
+    assert [float(row["sigma"]) for row in rows(Path("run"))] == [0.05, 0.025, 0.3]
+    for optimizer in (("--momentum", 0), ("--optimizer", "adam"), ("--optimizer", "adamw")):
+        updates = len(rows(Path("run"))) + 1
+        status, _, err = program(*again, *optimizer, "--max-gradient-updates", updates)
+        assert (status, err) == (0, "")
+
+
+def test_another_sigma_scales_the_adapted_ones(program):
+    learned(program, "--sigma-adapt")
+    before = read("run/latest.safetensors").spread
+    again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)
+    # An update with a sigma-lr of nearly 0 changes none of them.
+    assert program(*again, "--sigma", 0.3, "--sigma-lr", 1e-30, "--max-gradient-updates", 3)[0] == 0
+    after = read("run/latest.safetensors")
+    assert before is not None
+    assert after.spread is not None
+    assert before.std() > 0
+    assert after.counters.sigma == pytest.approx(0.3)
+    assert torch.allclose(after.spread, before)
+
+
+def test_a_lower_cap_holds_at_once(program):
+    learned(program, "--adaptive-ep-len")
+    again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)
+    program(*again, "--max-episode-length", 5, "--max-gradient-updates", 3)
+    assert float(rows(Path("run"))[-1]["episode_length_mean"]) == 5
+
+
+def test_a_score_of_another_task_is_not_compared_with(program):
+    learned(program)
+    again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)
+    program(*again, "--env-kwargs", "g=30", "--max-gradient-updates", 3)
+    assert settings("run/best.safetensors").env_kwargs == ("g=30",)
+
+
+def test_a_target_that_was_met_otherwise_is_not_met(program):
+    target = ("--target-return", -5000, "--eval-episodes", 1)
+    learned(program, *target, "--max-gradient-updates", 3)
+    again = ("--restore", "run/latest.safetensors", "--workers", 0, "--silent", "--override")
+    assert program(*again)[1].startswith("Finished already")
+    status, out, _ = program(*again, "--env-kwargs", "g=30", "--max-gradient-updates", 6)
+    assert status == 0
+    assert out.startswith("Solved")
 
 
 # ---- limits ----
