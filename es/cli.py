@@ -58,7 +58,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
                     f"No --env-name given: training {config.env_name}, which takes hours. "
                     "Try --env-name CartPole-v1."
                 )
-            _say(_first_line(config))
+            _say(f"Training {config.env_name} ...")
     if config.export:
         from es import export
 
@@ -101,11 +101,3 @@ def _list_envs(words: Sequence[str]) -> int:
 def _say(line: str) -> None:
     with suppress(OSError):  # the run's console tells if its output is lost
         print(in_one_line(line), flush=True)
-
-
-def _first_line(config: Config) -> str:
-    """Return what begins, as far as the settings tell before anything is loaded."""
-    workers = config.n + 1 if config.workers is None else config.workers
-    where = f"ray: {config.ray}" if config.ray else f"workers: {workers}"
-    network = f"{config.net}, " if config.net else "MLP, " if config.small_net else ""
-    return f"Training {config.env_name} ({network}{where}): starting ..."

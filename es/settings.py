@@ -264,23 +264,16 @@ def from_keywords(keywords: Mapping[str, Any]) -> dict[str, Any]:
         name = field_name(key, "arguments")
         if name not in KEYWORDS:
             raise UsageError(f"{name} belongs on the command line; load_policy plays a policy")
-        values[name] = value if name == "phase" else _plain(name, value)
+        words = tuple(_words(name, value))
+        values[name] = words if KINDS[name].is_list or len(words) != 1 else words[0]
     return from_mapping(values, "arguments")
 
 
-def _plain(name: str, value: Any) -> Any:
-    """Return a setting's value as the command line has it; see `from_keywords`.
-
-    A list may be left out around its only item, and lists and dicts in it hold more of its items.
-    """
-    words = tuple(_words(name, value))
-    return words if KINDS[name].is_list or len(words) != 1 else words[0]
-
-
 def _words(name: str, value: Any) -> Iterator[Any]:
+    """Yield the words of a setting on the command line: lists and dicts hold more of them."""
     if hasattr(value, "tolist"):  # of NumPy or torch
         value = value.tolist()
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and name != "phase":
         yield from (f"{key}={_literal(name, key, item)}" for key, item in value.items())
     elif isinstance(value, list | tuple):
         for item in value:
