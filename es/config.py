@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import filterfalse
-from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
 from es.errors import UsageError, suggest
@@ -33,13 +32,12 @@ class Check(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A rule between settings.
+    """A rule between settings that is broken.
 
-    broken: whether these break it. message: of the error. settings: the fields that take part.
-    yielding: those that a higher layer takes back from lower ones when it sets another.
+    message: of the error. settings: the fields that take part. yielding: those that a higher layer
+    takes back from lower ones when it sets another.
     """
 
-    broken: bool
     message: str
     settings: tuple[str, ...]
     yielding: tuple[str, ...] = ()
@@ -48,6 +46,11 @@ class Rule(NamedTuple):
 def between(low: float, high: float) -> Check:
     """Return the check of a range, both ends included."""
     return Check(lambda value: low <= value <= high, f"must be from {low:,} to {high:,}")
+
+
+def matching(pattern: str, words: str) -> Check:
+    """Return the check of a text that has to match a regular expression as a whole."""
+    return Check(lambda value: re.fullmatch(pattern, value) is not None, words)
 
 
 def is_assignment(word: str) -> bool:
@@ -67,7 +70,7 @@ REPEATS, NOOPS = between(1, 1000), between(0, 1000)
 PROBABILITY, FRACTION = between(0, 1), between(1e-6, 1)
 AMOUNT, SCALE, STRENGTH = between(-1e30, 1e30), between(1e-30, 1e30), between(0, 1e30)
 BELOW_ONE = Check(lambda value: 0 <= value < 1, "must be 0 or more and below 1")
-NOT_EMPTY = Check(lambda value: bool(value.strip()), "must not be empty")
+NOT_EMPTY = matching(r"(?s:.*\S.*)", "must not be empty")
 WIDTHS = Check(
     lambda value: len(value) <= 100 and all(1 <= width <= 65_536 for width in value),
     "must be the units of at most 100 layers, each from 1 to 65536, or nothing for a linear policy",
@@ -92,18 +95,12 @@ ASCENDING = Check(
     lambda value: not value or (len(value) == 2 and -1e30 <= value[0] < value[1] <= 1e30),
     "must be two numbers, the lower one first, such as -1 1",
 )
-RAY = Check(
-    lambda value: re.fullmatch(r"auto|local|[\w.-]+:\d{1,5}", value) is not None,
+RAY = matching(
+    r"auto|local|[\w.-]+:\d{1,5}",
     "must be 'auto', 'local' or HOST:PORT of a cluster that this machine belongs to",
 )
-VIDEO = Check(
-    lambda value: value.lower().endswith((".mp4", ".gif")),
-    "must be a file whose name ends in .mp4 or .gif",
-)
-EXPORT = Check(
-    lambda value: bool(value.strip()) and PurePath(value).suffix == ".onnx",
-    "must be a file whose name ends in .onnx",
-)
+VIDEO = matching(r".*\.(mp4|gif|MP4|GIF)", "must be a file whose name ends in .mp4 or .gif")
+EXPORT = matching(r".*[^/]\.onnx", "must be a file whose name ends in .onnx")
 WORKERS = Check(
     lambda value: value == "auto" or 0 <= value <= 100_000,
     "must be 'auto', 0 (no worker processes) or the number of processes, at most 100000",
@@ -499,93 +496,52 @@ class Config:
         for rule in self.broken_rules():
             raise UsageError(f"{source}{rule.message}")
 
-    def broken_rules(self) -> Iterator[Rule]:
+    def broken_rules(self) -> Iterator[Rule]:  # noqa: PLR0912 (a branch for each)
         """Yield the rules between settings that are broken."""
-        mirrored = self.sampling == "antithetic"
-        optimizer = ("optimizer", "use_adam")
+        mirrored, optimizer = self.sampling == "antithetic", ("optimizer", "use_adam")
+        if mirrored and self.n % 2 == 1:
+            message = f"--n {self.n} must be even, or give --sampling gaussian"
+            yield Rule(message, ("n", "sampling"))
+        if self.use_adam and self.optimizer not in (None, "adam"):
+            message = f"--useAdam contradicts --optimizer {self.optimizer}. Give one of them"
+            yield Rule(message, optimizer, yielding=optimizer)
+        if (self.optimizer_name == "clipup") != (self.max_speed is not None):
+            message = "--optimizer clipup and --max-speed, its longest step, go together. Give both"
+            yield Rule(message, ("max_speed", *optimizer), yielding=("max_speed",))
+        pairs = ("top_directions", "sigma_adapt")
+        if not mirrored and (self.sigma_adapt or self.top_directions is not None):
+            message = "--top-directions and --sigma-adapt compare pairs, and --sampling gaussian "
+            yield Rule(message + "has none. Remove one", (*pairs, "sampling"), yielding=pairs)
+        if self.sigma_adapt and (self.top_directions is not None or self.param_fraction < 1):
+            message = "--sigma-adapt compares all pairs in every parameter. Remove "
+            message += "--top-directions and --param-fraction"
+            names = ("sigma_adapt", "top_directions", "param_fraction")
+            yield Rule(message, names, yielding=names)
+        if mirrored and (self.top_directions or 0) > self.n // 2:
+            message = f"--top-directions {self.top_directions} must be at most half of --n {self.n}"
+            yield Rule(message, ("top_directions", "n"))
+        if (self.sigma_min or 0) > self.sigma:
+            message = f"--sigma-min {self.sigma_min} must be at most --sigma {self.sigma}"
+            yield Rule(message, ("sigma_min", "sigma"))
+        if self.n_max and (self.n_max < self.n or (mirrored and self.n_max % 2 == 1)):
+            message = f"--n-max {self.n_max} must be at least --n {self.n}, and even, too"
+            yield Rule(message, ("n_max", "n", "sampling"))
+        if self.init == "zero" and self.hidden_sizes:
+            message = "--init zero is for linear policies. Give --hidden-sizes without numbers"
+            yield Rule(message, ("init", "hidden_sizes"), yielding=("init",))
         caps = ("training_ep_len", "variable_ep_len", "adaptive_ep_len")
-        of_pairs, refused = ("top_directions", "sigma_adapt"), ("top_directions", "param_fraction")
-        rules = (
-            Rule(
-                mirrored and self.n % 2 == 1,
-                f"--n {self.n} must be even, or give --sampling gaussian",
-                ("n", "sampling"),
-            ),
-            Rule(
-                self.use_adam and self.optimizer not in (None, "adam"),
-                f"--useAdam contradicts --optimizer {self.optimizer}. Give one of them",
-                optimizer,
-                yielding=optimizer,
-            ),
-            Rule(
-                (self.optimizer_name == "clipup") != (self.max_speed is not None),
-                "--optimizer clipup and --max-speed, its longest step, belong together. Give both",
-                ("max_speed", *optimizer),
-                yielding=("max_speed",),
-            ),
-            Rule(
-                not mirrored and (self.sigma_adapt or self.top_directions is not None),
-                "--top-directions and --sigma-adapt compare pairs, and --sampling gaussian has "
-                "none. Remove one",
-                (*of_pairs, "sampling"),
-                yielding=of_pairs,
-            ),
-            Rule(
-                self.sigma_adapt and (self.top_directions is not None or self.param_fraction < 1),
-                "--sigma-adapt compares all pairs in every parameter. Remove --top-directions and "
-                "--param-fraction",
-                (*refused, "sigma_adapt"),
-                yielding=(*refused, "sigma_adapt"),
-            ),
-            Rule(
-                mirrored and (self.top_directions or 0) > self.n // 2,
-                f"--top-directions {self.top_directions} must be at most half of --n {self.n}, the "
-                "number of pairs",
-                ("top_directions", "n"),
-            ),
-            Rule(
-                (self.sigma_min or 0) > self.sigma,
-                f"--sigma-min {self.sigma_min} must be at most --sigma {self.sigma}",
-                ("sigma_min", "sigma"),
-            ),
-            Rule(
-                self.n_max is not None
-                and (self.n_max < self.n or (mirrored and self.n_max % 2 == 1)),
-                f"--n-max {self.n_max} must be at least --n {self.n}, and even for mirrored pairs",
-                ("n_max", "n", "sampling"),
-            ),
-            Rule(
-                self.init == "zero" and bool(self.hidden_sizes),
-                "--init zero applies only to linear policies. Give --hidden-sizes without numbers",
-                ("init", "hidden_sizes"),
-                yielding=("init",),
-            ),
-            Rule(
-                sum(getattr(self, name) not in (None, False) for name in caps) > 1,
-                "--training-ep-len, --variable-ep-len and --adaptive-ep-len choose the same cap. "
-                "Give one of them",
-                caps,
-                yielding=caps,
-            ),
-            Rule(
-                self.ray is not None and self.workers == 0,
-                f"--ray {self.ray} plays on a cluster, --workers 0 in this process. Give one of "
-                "them",
-                ("ray", "workers"),
-                yielding=("workers",),
-            ),
-            Rule(
-                self.mode != "train" and not self.restore,
-                f"--{self.mode} needs --restore CHECKPOINT, the policy to play",
-                ("test", "export"),
-            ),
-            Rule(
-                self.test and self.export is not None,
-                f"--test and --export {self.export} are two commands. Give one of them",
-                ("test", "export"),
-            ),
-        )
-        return (rule for rule in rules if rule.broken)
+        if sum(getattr(self, name) not in (None, False) for name in caps) > 1:
+            message = f"{', '.join(map(flag, caps))} choose the same cap. Give one of them"
+            yield Rule(message, caps, yielding=caps)
+        if self.ray is not None and self.workers == 0:
+            message = f"--ray {self.ray} plays on a cluster, --workers 0 in this process. Give one"
+            yield Rule(message, ("ray", "workers"), yielding=("workers",))
+        if self.mode != "train" and not self.restore:
+            message = f"--{self.mode} needs --restore CHECKPOINT, the policy to play"
+            yield Rule(message, ("test", "export"))
+        if self.test and self.export is not None:
+            message = f"--test and --export {self.export} are two commands. Give one of them"
+            yield Rule(message, ("test", "export"))
 
 
 PHASE_STARTS = {"after_updates": int, "after_frames": int, "after_return": float}

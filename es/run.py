@@ -14,8 +14,16 @@ from typing import IO, Any, NamedTuple
 from es.algorithm.noise import SumNoise, weighted_sum
 from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, LATEST, Checkpoint, Counters, replace, writable
-from es.config import PHASE_STARTS, Config, flag_with_value
-from es.errors import Interrupted, RunError, UsageError, command, counted, naming_limits
+from es.config import PHASE_STARTS, Config, flag, flag_with_value, shown
+from es.errors import (
+    Interrupted,
+    RunError,
+    UsageError,
+    command,
+    counted,
+    in_one_line,
+    naming_limits,
+)
 from es.policy import Policy
 from es.reports import NO_CURVE, PROGRESS, SETTINGS
 from es.reports.console import Console, RunLimits
@@ -26,9 +34,11 @@ from es.rollouts.player import InProcessPool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import PRELOAD, cores, modules_for_workers
 from es.rollouts.tasks import Pool, Recipe
-from es.settings import CHANGED, TITLE, change_line, scored_alike, write_toml
+from es.settings import changes, scored_alike, write_toml
 
 LOCK = ".lock"
+TITLE = "# The settings of this run: repeat it with --config and this file."
+CHANGED = "# The last settings of this run, which do not repeat it. Before, it had others:"
 MISSED = 1  # exit status of a run that did not reach its target
 UPDATES_AFTER_MISS = 10  # between a missed evaluation for the target and the next one, at most
 
@@ -283,7 +293,9 @@ def write_settings(path: Path, config: Config, resumed: Checkpoint | None) -> No
         with suppress(OSError, ValueError):
             lines = (path / SETTINGS).read_text("utf-8").splitlines()
             changed = [line for line in lines if line.startswith("# until ")]
-        changed += filter(None, [change_line(config, resumed.config, resumed.counters.update)])
+        if former := changes(config, resumed.config):
+            words = ", ".join(f"{flag(name)} {shown(value)}".strip() for name, value in former)
+            changed.append(in_one_line(f"# until update {resumed.counters.update}: {words}"))
     title = "\n".join([CHANGED, *changed]) if changed else TITLE
     with writable(path):
         write_text(path / SETTINGS, write_toml(config.saved(), title))
@@ -399,9 +411,8 @@ def limits(config: Config, counters: Counters, path: Path) -> RunLimits:
     if caps == {"update": Config.max_gradient_updates}:
         caps = {}  # the default limit is no aim
     title = config.env_name
-    if config.phase:
-        number = f"phase {counters.phase} of {len(config.phase)}"
-        title += f", {number}" if counters.phase else ", before its phases"
+    if counters.phase:
+        title += f", phase {counters.phase} of {len(config.phase)}"
     return RunLimits(title, path, config.target_return, caps, counters)
 
 

@@ -39,13 +39,11 @@ from es.config import (
     from_mapping,
     shown,
 )
-from es.errors import RunError, UsageError, command, in_one_line, program, suggest
+from es.errors import RunError, UsageError, command, program, suggest
 
 PACKAGE = Path(__file__).resolve().parent
 # Installed, the tuned settings lie in the package. In a checkout, they lie beside it.
 CONFIGS = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
-TITLE = "# The settings of this run: repeat it with --config and this file."
-CHANGED = "# The last settings of this run, which do not repeat it. Before, it had others:"
 SETTINGS_OF_ENVIRONMENT = (
     "env_name", "env_kwargs", "env_wrapper", "frame_skip", "noop_max", "fire_reset",
     "sticky_actions",
@@ -185,7 +183,7 @@ def read_config(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: file[name] for name in file if name not in left_out}
 
 
-def write_toml(settings: Mapping[str, Any], title: str = TITLE) -> str:
+def write_toml(settings: Mapping[str, Any], title: str) -> str:
     """Return the text of a settings file, which `read_toml` reads back. title: comments."""
     lines = [title, *(_toml_line(*item) for item in settings.items() if item[0] != "phase")]
     for table in settings.get("phase", ()):
@@ -198,12 +196,6 @@ def _toml_line(name: str, value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     key = name.replace("_", "-") if name in PHASE_STARTS else flag(name)[2:]
     return f"{key} = {text}"
-
-
-def change_line(config: Config, before: Config, update: int) -> str:
-    """Return the comment of config.toml on the settings that changed after an update, or ""."""
-    former = [f"{flag(name)} {shown(then)}".strip() for name, then in changes(config, before)]
-    return in_one_line(f"# until update {update}: {', '.join(former)}") if former else ""
 
 
 def tuned_settings() -> dict[str, list[str]]:

@@ -45,7 +45,7 @@ def a_run(name: str | Path, returns=(1.0, 2.0), settings=None, **columns) -> str
     directory = Path(name)
     write_progress(directory, len(returns), unperturbed_return=returns, **columns)
     config = Config(**{"env_name": "CartPole-v1", "small_net": True} | (settings or {}))
-    (directory / "config.toml").write_text(write_toml(config.saved()))
+    (directory / "config.toml").write_text(write_toml(config.saved(), ""))
     return str(name)
 
 

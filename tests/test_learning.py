@@ -103,18 +103,6 @@ def test_a_callback_sees_each_update_with_its_policy_and_may_end_the_run():
     assert (again.path, again.policy.update, again.solved) == (run.path, 4, False)
 
 
-def test_the_callback_and_the_history_end_with_the_policy_that_reaches_the_target():
-    seen = []
-
-    def follow(row, policy):
-        seen.append((row.update, policy.update, policy(OBSERVATION)))
-
-    run = learn(**HERE, callback=follow, target_return=9, eval_episodes=3, max_gradient_updates=9)
-    assert run.solved
-    assert [update for update, *_ in seen] == [1, 2, 3] == [*run.history["update"]]
-    assert seen[-1] == (3, run.policy.update, run.policy(OBSERVATION))
-
-
 def test_what_the_callback_raises_ends_the_run_with_its_files():
     def fail(row, policy):
         raise LookupError("mine")

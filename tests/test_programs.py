@@ -120,26 +120,6 @@ def test_an_interrupted_test_sums_up_what_it_has_played(start, program):
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
     assert re.match(r"\d+ episodes?: mean ", out.splitlines()[-1])
-    for number in range(3):
-        process = start(*play)
-        time.sleep(0.2 + 0.3 * number)  # somewhere in the imports
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode in (130, -signal.SIGINT)
-        assert err == ""
-
-
-def test_two_runs_at_once(start, program):
-    process = start(*ENDLESS, "--workers", 2)
-    wait_until(lambda: has_rows(RUN, 1))
-    beside = (*ENDLESS, "--workers", 0, "--max-gradient-updates", 1)
-    status, out, err = program(*beside)
-    assert (status, err) == (1, "")  # it misses its target
-    assert f"{RUN} holds another run: this one goes to {RUN}.2." in out
-    status, out, _ = program(*beside, "--run-dir", RUN)
-    assert status == 1
-    assert f"this one goes to {RUN}.3." in out
-    assert process.poll() is None
 
 
 def test_all_workers_start_quickly_and_share_their_memory_from_any_folder(start):

@@ -15,8 +15,6 @@ from es.checkpoint import Checkpoint, save
 from es.config import FIELDS, Config, flag
 from es.errors import RunError, UsageError
 from es.settings import (
-    change_line,
-    changes,
     combine,
     errors_in_keywords,
     from_argv,
@@ -24,7 +22,6 @@ from es.settings import (
     read_config,
     read_toml,
     resolve,
-    scored_alike,
     write_toml,
 )
 from tests.awful import Awful
@@ -217,21 +214,10 @@ def test_a_checkpoint_imports_modules_only_with_trust(name, value):
     resolve({"restore": restorable(env_wrapper=("gymnasium.wrappers:A",))}, {})
 
 
-def test_only_settings_of_the_algorithm_count_as_changes():
-    config, before = parse("--lr 0.2 --workers 3 --max-gradient-updates 9 --seed 4"), Config(seed=4)
-    assert changes(config, before) == [("lr", 0.1)]
-    assert change_line(config, before, 3) == "# until update 3: --lr 0.1"
-    assert change_line(before, before, 3) == ""
-    linear = parse("--max-gradient-updates 9 --seed 4 --lr-schedule linear")
-    assert [name for name, _ in changes(linear, before)] == ["lr_schedule", "max_gradient_updates"]
-    assert scored_alike(config, before)
-    assert not scored_alike(parse("--noop-max 3"), before)
-
-
 @pytest.mark.parametrize("name", ["B", "A"])
 def test_a_files_target_and_directory_hold_for_its_own_task(name):
     file = {"env_name": "A", "target_return": 5.0, "run_dir": "a", "n": 8}
-    Path("a.toml").write_text(write_toml(file))
+    Path("a.toml").write_text(write_toml(file, ""))
     kept = {"env_name": "A", "n": 8} if name == "B" else file
     assert read_config({"config": "a.toml", "env_name": name}) == kept
     assert read_config({"config": "a.toml"}) == file
@@ -244,7 +230,7 @@ def test_settings_survive_a_file():
         "--hidden-sizes", "3", "4", "--env-kwargs", "a=1", "b=x y", "--optimizer", "adam",
     ]  # fmt: skip
     config = combine(from_argv(words), {})
-    Path("a.toml").write_text(write_toml(config.saved()), encoding="utf-8")
+    Path("a.toml").write_text(write_toml(config.saved(), "# It"), encoding="utf-8")
     assert Config(**read_toml("a.toml", "")) == config
 
 
@@ -259,7 +245,6 @@ def test_what_a_command_does_once_is_not_saved():
     [
         ("lr = ", "is not valid TOML"),
         ("\xff\xfe", "is not valid TOML"),
-        (f"n = 1{'0' * 5000}", "is not valid TOML"),
         (f"n = {'[' * 5000}", "is not valid TOML"),
         ("test = true", "--test belongs on the command line"),
         ('config = "b.toml"', "--config belongs on the command line"),
@@ -292,20 +277,16 @@ def test_every_setting_is_a_keyword():
     [
         ({"n": 3}, "n 3 must be even"),
         ({"n": "many"}, "arguments: n = 'many' must be a whole number"),
-        ({"n": [2, 4]}, r"n = \(2, 4\) must be a whole number"),
         ({"env_name": Awful()}, "env_name must be a name, a class or .*, not an object of Awful"),
         ({"env_name": lambda: Awful()}, "<lambda>.* has no name"),
         ({"net": partial(Awful)}, "net must be a name, .*, not an object of partial"),
         ({"net": lambda: Awful()}, "net=<lambda> must be defined at the top level of a module"),
-        ({"lr": 0.0}, "lr 0.0 must be from"),
         ({"learning_rate": 0.1}, "unknown setting 'learning_rate'; did you mean lr"),
         ({"test": True}, "test belongs on the command line"),
         ({"env_name": "CartPoole-v1"}, "env_name CartPoole-v1: .* Did you mean: `CartPole`"),
         ({"env_kwargs": {"a": object()}}, r"env_kwargs a=<object .* must be a number"),
         ({"env_kwargs": {"wind": 3}}, "unexpected keyword argument 'wind'"),
-        ({"config": "none.toml"}, "config none.toml: cannot be read"),
         ({"restore": "none"}, "restore none: cannot be read"),
-        ({"optimizer": "clipup"}, "max_speed"),
     ],
 )
 def test_keywords_that_do_not_fit_are_errors_and_leave_nothing(settings, words):

@@ -3,7 +3,6 @@
 import json
 import re
 import tomllib
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from es.checkpoint import save
 from es.policy import make_policy
 from es.reports.log import COLUMNS
 from es.rollouts.episode import rollout
-from es.rollouts.tasks import evaluation_seeds
 from tests.checkpoints import RUN, read, rows, same, same_run, settings, timeless
 from tests.conftest import CARTPOLE
 from tests.processes import ROOT, run_python
@@ -42,13 +40,6 @@ def test_what_a_run_leaves(program):
     settings = tomllib.loads((RUN / "config.toml").read_text())
     assert settings["seed"] == 1
     assert settings["env-name"] == "CartPole-v1"
-
-
-def test_the_settings_file_repeats_the_run(program):
-    program.train("--max-gradient-updates", 3, "--useAdam", "--run-dir", "a")
-    status, _, _ = program("--config", "a/config.toml", "--run-dir", "b")
-    assert status == 0
-    assert same_run(read("a/latest.safetensors"), read("b/latest.safetensors"))
 
 
 def test_a_seed_is_drawn_printed_and_saved(program):
@@ -89,19 +80,11 @@ def test_a_second_run_of_an_environment_takes_a_number_and_says_so(program):
     assert read(f"{RUN}.2/latest.safetensors").counters.update == 3
 
 
-@pytest.mark.parametrize(
-    ("env_name", "flags", "said"),
-    [
-        ("tests.awful:Awful-v0", (), True),
-        ("tests.awful:Awful-v0", ("--max-episode-length", 20), False),
-        ("CartPole-v1", (), False),
-    ],
-)
-def test_a_run_whose_episodes_may_have_no_end_says_so(program, env_name, flags, said):
+@pytest.mark.parametrize("env_name", ["tests.awful:Awful-v0", "CartPole-v1"])
+def test_a_run_whose_episodes_may_have_no_end_says_so(program, env_name):
     small = ("--env-name", env_name, "--n", 2, "--workers", 0, "--max-gradient-updates", 1)
-    _, out, _ = program(*small, *flags)
-    told = "No limit of steps is known: episodes may last 100000 (--max-episode-length).\n"
-    assert (told in out) == said
+    said = "No limit of steps is known: episodes may last 100000 (--max-episode-length).\n"
+    assert (said in program(*small)[1]) == (env_name != "CartPole-v1")
 
 
 def test_frames_and_minutes_end_a_run(program):
@@ -239,22 +222,6 @@ def test_every_evaluation_is_a_row(program):
     assert timeless(Path("parts"), "evaluations.csv") == timeless(Path("whole"), "evaluations.csv")
 
 
-def test_evaluations_decide_on_the_best_checkpoint(program):
-    out = program.train("--max-gradient-updates", 6, "--eval-every", 2, "--eval-episodes", 3)
-    assert out.count("Evaluation after ") == 3
-    best = read(RUN / "best.safetensors")
-    assert best.config
-    policy = make_policy(best.config, best)
-    actor, env = policy.actor(), policy.recipe.make_env()
-    returns = [
-        rollout(env, actor, seed, 500).episode_return
-        for seed in islice(evaluation_seeds(1, best.counters.update), 3)
-    ]
-    assert np.mean(returns) == read(RUN / "latest.safetensors").counters.best_score
-    assert f"Evaluation after {best.counters.update} updates: mean {np.mean(returns):.2f}" in out
-    assert program("--restore", RUN / "latest.safetensors")[1].startswith("Finished already: ")
-
-
 def test_all_episodes_are_counted_in_the_total_of_frames(program):
     """A return of CartPole is the number of its steps."""
     program.train("--max-gradient-updates", 4, "--eval-every", 2, "--eval-episodes", 3)
@@ -313,16 +280,6 @@ def test_reaching_the_target_ends_the_run_with_these_parameters(program):
     )
     assert np.mean(json.loads(played)["returns"][6:]) == second >= 40
     assert program("--restore", RUN / "latest.safetensors")[1].startswith("Finished already: ")
-
-
-def test_a_lucky_episode_does_not_reach_the_target(program):
-    """The unperturbed episode alone does not count: fresh ones must confirm it."""
-    target = ("--seed", 36, "--n", 8, "--target-return", 100, "--max-gradient-updates", 15)
-    status, out, _ = program(*CARTPOLE, "--workers", 0, *target)
-    assert any(float(row["unperturbed_return"]) >= 100 for row in rows())
-    assert float(re.findall(r"Evaluation after \d+ updates: mean ([\d.]+)", out)[0]) < 100
-    assert status == 1
-    assert len(rows()) == 15
 
 
 def test_the_policy_is_evaluated_when_the_mean_of_three_returns_reaches_the_target(program):

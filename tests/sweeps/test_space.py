@@ -44,7 +44,7 @@ def test_a_space_is_read():
         ("[lr]\nlow = 'a'\nhigh = 'b'", "lr = 'a' must be a number"),
         ("[n]\nlow = 10\nhigh = 25\nstep = 'a'", "[n] "),
         ("[activation]\nlow = 'relu'\nhigh = 'tanh'", "no numbers"),
-        ("[activation]\nchoices = ['gelu']", "'gelu' must be one of selu"),
+        ("[activation]\nchoices = ['gelu']", "'gelu' must be 'selu'"),
         ("[shaping]\nchoices = ['nes', 3]", "shaping = 3 must be"),
         ("[lr", "not valid TOML"),
     ],
