@@ -22,7 +22,6 @@ from es.errors import (
     command,
     counted,
     in_one_line,
-    naming_limits,
 )
 from es.policy import Policy
 from es.reports import NO_CURVE, PROGRESS, SETTINGS
@@ -187,7 +186,7 @@ def start(
     config = settings_to_save(config, checkpoint if resumed else None, path)
     write_settings(directory, config, checkpoint if resumed else None)
     recorder = None
-    with writable(directory), naming_limits():  # it starts threads
+    with writable(directory):
         if config.video_every:
             flags = config.flags_to_restore
             recorder = Recorder(directory, flags, console.say, console.warn)

@@ -60,25 +60,21 @@ def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 
 class Program:
-    """Runs command lines in this process: quick, since nothing is imported again.
-
-    announced: the lines that say at once what begins, which are no part of the output here.
-    """
+    """Runs command lines in this process: quick, since nothing is imported again."""
 
     def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
-        self._capfd, self.announced = capfd, ""
+        self._capfd = capfd
 
     def __call__(self, *arguments: object) -> tuple[int, str, str]:
-        """Status, standard output and standard error."""
+        """Status, standard output (but for the lines that say what begins) and standard error."""
         self._capfd.readouterr()
         try:
             status = main([str(argument) for argument in arguments])
         except SystemExit as leaving:
             status = int(leaving.code or 0)
         captured = self._capfd.readouterr()
-        found = re.match(r"(No --env-name .*\n)?(Training|Loading) .* \.\.\.\n", captured.out)
-        self.announced = found[0] if found else ""
-        return status, captured.out.removeprefix(self.announced), captured.err
+        begins = r"(No --env-name .*\n)?(Training|Loading) .* \.\.\.\n"
+        return status, re.sub(f"^{begins}", "", captured.out), captured.err
 
     def train(self, *arguments: object) -> str:
         """Trains CartPole quickly, without worker processes, to a status of 0."""

@@ -35,11 +35,6 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(target), link
 
 
-def test_pictures_are_shown():
-    text = "".join(page.read_text() for page in PAGES)
-    assert not [path.name for path in ROOT.glob("docs/images/*") if f"/{path.name})" not in text]
-
-
 def test_flags_exist():
     known = {*OTHERS}
     for program in ("main", "compare", "sweep"):

@@ -36,16 +36,6 @@ def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start, number)
     assert read(RUN / "latest.safetensors").counters.update == updates
 
 
-def test_an_interrupt_before_the_first_update_leaves_a_run_to_carry_on(start):
-    process = start(*SLOW)
-    run = Path("slow")
-    wait_until((run / "latest.safetensors").exists)
-    process.send_signal(signal.SIGINT)
-    _out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
-    assert read(run / "latest.safetensors").counters.update == 0
-
-
 def test_an_interrupt_during_start_up_is_quiet_and_leaves_no_process(start):
     process = start(*SLOW)
     wait_until(lambda: len(descendants(process.pid)) >= 2)  # the fork server is importing
@@ -93,20 +83,6 @@ def test_an_episode_that_never_ends_is_given_up(program):
     assert "failed 3 times; the last worker was ended" in err
     assert err.count("\n") == 1
     assert read("slow/latest.safetensors").counters.update == 0
-
-
-@pytest.mark.picture
-def test_an_interrupt_while_the_last_picture_is_drawn_keeps_the_outcome(start):
-    process = start(*ENDLESS[:-1], 20, "--workers", 2)
-    assert process.stdout is not None
-    lines = [process.stdout.readline()]
-    while not lines[-1].startswith("Evaluation after "):
-        lines.append(process.stdout.readline())
-    wait_until(lambda: read(RUN / "latest.safetensors").solved)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
-    assert out.splitlines()[-1].startswith("Solved: ")
 
 
 def test_an_interrupted_test_sums_up_what_it_has_played(start, program):

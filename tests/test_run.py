@@ -85,12 +85,10 @@ def test_a_file_system_without_locks_is_used(monkeypatch):
         ("file", "not a directory"),
         ("x" * 300, "File name too long"),
         ("nul\0", "null byte"),
-        ("loop/run", "[lL]oop|symbolic links"),
     ],
 )
 def test_a_directory_that_cannot_be_written_is_an_error(tmp_path, path, reason):
     (tmp_path / "file").write_text("")
-    (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UsageError, match=rf"--run-dir .* cannot be written \(.*({reason})"):
         run.open_new(tmp_path / path)
 
@@ -347,11 +345,9 @@ def test_a_target_that_was_met_otherwise_is_not_met(program):
     [
         ([9.0, 9.0], None, False),
         ([9.0, 9.0, 9.0], None, True),
-        ([9.0, 9.0, 2.0], None, False),
         ([1.7e308] * 3, None, False),  # whose mean is infinite
         ([9.0, 9.0, 9.0], (29, 8.0), True),
         ([9.0, 9.0, 9.0], (29, 9.0), False),
-        ([9.0, 9.0, 9.0], (21, 9.0), False),
         ([9.0, 9.0, 9.0], (20, 9.0), True),
     ],
 )
