@@ -56,7 +56,6 @@ SETTINGS_OF_POLICY = (
 )  # fmt: skip
 OBJECTS = ("env_name", "env_wrapper", "net")  # keywords that take classes and functions, too
 KEYWORDS = [name for name, field in FIELDS.items() if field.metadata["group"] != "watching"]
-REPEATABLE = ("env_kwargs", "env_wrapper", "net_kwargs")  # given twice, both lists count
 GYMNASIUM_WRAPPERS = "gymnasium.wrappers"
 
 
@@ -101,9 +100,9 @@ class Parser(argparse.ArgumentParser):
                 options["action"] = argparse.BooleanOptionalAction if saved else "store_true"
             else:
                 options |= {"metavar": kind.metavar, "type": kind.parse}
-                if kind.is_list:
+                if kind.is_list:  # if it is given twice, the words of both count
                     options["nargs"] = "*"
-                    options["action"] = "extend" if field.name in REPEATABLE else "store"
+                    options["action"] = "extend" if kind.scalar is str else "store"
             groups[about["group"]].add_argument(flag(field.name), dest=field.name, **options)
 
     def read(self, argv: Sequence[str]) -> dict[str, Any]:

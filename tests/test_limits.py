@@ -2,7 +2,6 @@
 
 import errno
 import os
-import threading
 
 import pytest
 
@@ -31,19 +30,6 @@ def test_a_program_that_meets_a_limit_ends_with_one_line(capsys, error, said):
     assert execute(fail) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(said)
-
-
-def without_threads(self):
-    raise NO_THREAD
-
-
-def test_a_run_whose_reports_get_no_thread_ends_with_one_line(program, monkeypatch):
-    monkeypatch.setattr(threading.Thread, "start", without_threads)
-    options = ("--env-name", "CartPole-v1", "--small-net", "--n", 2, "--workers", 0)
-    status, _, err = program(*options)
-    assert status == 1
-    assert err.startswith(f"error: --workers: {SAID} (can't start new thread). ")
-    assert err.count("\n") == 1
 
 
 def test_a_worker_that_cannot_be_started_ends_the_run(monkeypatch):

@@ -93,7 +93,7 @@ def test_frames_and_minutes_end_a_run(program):
     assert found[-1] >= 500 > found[-2]
     program.train("--max-minutes", 0.002, "--run-dir", "b")
     clock = [float(row["wall_seconds"]) for row in rows(Path("b"))]
-    assert clock[-1] >= 0.12 > clock[-2]
+    assert clock[-1] >= 0.12 > max([0.0, *clock[:-1]])
 
 
 def test_the_cap_follows_the_batch_with_variable_ep_len(program):
