@@ -747,7 +747,17 @@ def _phase(table: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 def read_assignments(assignments: Sequence[str]) -> dict[str, Any]:
     """Return the values of KEY=VALUE words by key, read as Python or JSON, or else as strings."""
-    return dict(map(_read_assignment, assignments))
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        key, _, text = assignment.partition("=")
+        values[key] = text
+        for parse in (ast.literal_eval, json.loads):
+            with suppress(Exception):  # literal_eval raises many kinds
+                value = parse(text)
+                json.dumps(value, allow_nan=False)  # plain types only, since a checkpoint holds it
+                values[key] = value
+                break
+    return values
 
 
 def read_wrappers(words: Sequence[str]) -> list[dict[str, Any]]:
@@ -757,13 +767,3 @@ def read_wrappers(words: Sequence[str]) -> list[dict[str, Any]]:
         {"name": words[start], "kwargs": read_assignments(words[start + 1 : stop])}
         for start, stop in zip(starts, [*starts[1:], len(words)], strict=True)
     ]
-
-
-def _read_assignment(assignment: str) -> tuple[str, Any]:
-    key, _, text = assignment.partition("=")
-    for parse in (ast.literal_eval, json.loads):
-        with suppress(Exception):  # literal_eval raises many kinds
-            value = parse(text)
-            json.dumps(value, allow_nan=False)  # plain types only, since a checkpoint holds it
-            return key, value
-    return key, text

@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Any, Self
 
 LONGEST = 1000  # characters of a message
-NO_THREAD = "can't start new thread"  # Python's RuntimeError
 # Packages whose frames are left out of a user's traceback.
 LIBRARIES = ("es", "gymnasium", "ale_py", "contextlib", "importlib", "torch")
 MADE_FOR = " was raised from the environment creator for "  # which Gymnasium adds to some messages
@@ -76,7 +75,7 @@ def no_more_processes(error: BaseException) -> bool:
     """Return whether the system allowed no process or thread, and raised this error."""
     if isinstance(error, OSError):
         return error.strerror == os.strerror(errno.EAGAIN)  # that of streams has other words
-    return str(error) == NO_THREAD
+    return str(error) == "can't start new thread"  # a RuntimeError
 
 
 def limit_error(reason: object) -> LimitError:

@@ -39,11 +39,11 @@ from es.config import (
     from_mapping,
     shown,
 )
-from es.errors import RunError, UsageError, command, program, suggest
+from es.errors import PROJECT, RunError, UsageError, command, program, suggest
 
-PACKAGE = Path(__file__).resolve().parent
 # Installed, the tuned settings lie in the package. In a checkout, they lie beside it.
-CONFIGS = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
+PACKAGE = PROJECT / "es"
+CONFIGS = (PACKAGE if (PACKAGE / "configs").is_dir() else PROJECT) / "configs"
 SETTINGS_OF_ENVIRONMENT = (
     "env_name", "env_kwargs", "env_wrapper", "frame_skip", "noop_max", "fire_reset",
     "sticky_actions",
@@ -150,8 +150,7 @@ def load_toml(path: str, source: str) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_bytes().decode())
     except OSError as error:
-        hint = _similar_file(path)
-        raise UsageError(f"{source}: cannot be read ({error.strerror}){hint}") from error
+        raise UsageError(f"{source}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:  # bad syntax, bytes or numbers; too deep
         raise UsageError(f"{source}: is not valid TOML ({error})") from error
 
@@ -173,7 +172,7 @@ def read_config(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     if given.get("config") is None:
         return {}
-    path = _find_shipped(given["config"])
+    path = _find(given["config"])
     file = read_toml(path, f"--config {path}")
     left_out = {*OF_OUR_NETWORKS} if given.get("net") else set[str]()
     env_name = given.get("env_name")
@@ -207,21 +206,18 @@ def tuned_settings() -> dict[str, list[str]]:
     return found
 
 
-def _find_shipped(name: str) -> str:
-    """Return the path of a settings file: `name`, or the one that is shipped as `name`."""
-    if not os.path.exists(name) and Path(name).name == name:
-        for shipped in (CONFIGS / name, CONFIGS / f"{name}.toml"):
-            if os.path.isfile(shipped):  # unlike Path.is_file, this raises nothing
-                return str(shipped)
-    return name
+def _find(name: str) -> str:
+    """Return the path of a settings file: `name`, or the one that is shipped as `name`.
 
-
-def _similar_file(path: str) -> str:
-    """Return the end of a message which suggests the file that was meant by a missing one."""
-    missing = Path(path)
-    beside = [str(file) for file in missing.parent.glob("*.toml")]
-    shipped = [file.stem for file in CONFIGS.glob("*.toml")] if missing.name == path else []
-    return suggest(path, [*beside, *shipped])
+    Raise UsageError, which suggests the file that is meant, if there is none.
+    """
+    shipped = {file.stem: str(file) for file in CONFIGS.glob("*.toml")}
+    if os.path.exists(name):
+        return name
+    if path := shipped.get(name.removesuffix(".toml")):
+        return path
+    beside = map(str, Path(name).parent.glob("*.toml"))
+    raise UsageError(f"--config {name}: there is no such file{suggest(name, [*beside, *shipped])}")
 
 
 # ---- keywords ----
