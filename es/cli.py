@@ -33,8 +33,12 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     if given.get("version"):
         print(f"es {__version__}")
         return 0
-    if given.get("list_envs") is not None:
-        return _list_envs(given["list_envs"])
+    if (words := given.get("list_envs")) is not None:
+        if words:  # one may be a module in the current folder
+            search_last()
+        from es.environments.listing import show
+
+        return show(words, settings.tuned_settings())
     file = settings.read_config(given)
     chosen = {**file, **given}
     loud = not chosen.get("silent") and not chosen.get("json")
@@ -87,15 +91,6 @@ def _resolve(given: dict[str, Any], file: dict[str, Any]) -> tuple[Config, Check
     config, checkpoint = settings.resolve(given, file)
     prepare(config)
     return config, checkpoint
-
-
-def _list_envs(words: Sequence[str]) -> int:
-    limit_threads()
-    if words:  # one may be a module in the current folder
-        search_last()
-    from es.environments.listing import show
-
-    return show(words, settings.tuned_settings())
 
 
 def _say(line: str) -> None:

@@ -419,16 +419,6 @@ class Config:
         return 0.75 * self.max_speed if self.max_speed else 0.1
 
     @property
-    def n_most(self) -> int:
-        """Return how many perturbations an update has at most."""
-        return (self.n_max or 10 * self.n) if self.frames_per_update else self.n
-
-    @property
-    def training_cap(self) -> int:
-        """Return the step limit of the first training episodes."""
-        return min(self.training_ep_len or self.max_episode_length, self.max_episode_length)
-
-    @property
     def user_modules(self) -> dict[str, tuple[str, ...]]:
         """Return the settings that name modules of the user's, by field, as words."""
         wrappers = filter(is_callable_name, self.env_wrapper)
@@ -546,10 +536,11 @@ class Config:
 
 PHASE_STARTS = {"after_updates": int, "after_frames": int, "after_return": float}
 OF_OUR_NETWORKS = ("small_net", "hidden_sizes", "activation", "init", "vbn")  # not for --net
-FOR_TEST = ("episodes", "no_render", "greedy", "video", "json", "stochastic_start")
 NEEDS = {  # settings that have no effect without another one
     "net_kwargs": "net", "obs_clip": "obs_norm", "obs_std_floor": "obs_norm",
-    "n_max": "frames_per_update", "sigma_lr": "sigma_adapt", **dict.fromkeys(FOR_TEST, "test"),
+    "n_max": "frames_per_update", "sigma_lr": "sigma_adapt", "episodes": "test",
+    "no_render": "test", "greedy": "test", "video": "test", "json": "test",
+    "stochastic_start": "test",
 }  # fmt: skip
 FIELDS = {field.name: field for field in dataclasses.fields(Config)}
 ALGORITHM = [

@@ -302,7 +302,7 @@ def write_settings(path: Path, config: Config, resumed: Checkpoint | None) -> No
 
 def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bool) -> Counters:
     """Return the counters at the start. checkpoint: of the run that it starts from."""
-    cap = config.training_cap
+    cap = min(config.training_ep_len or config.max_episode_length, config.max_episode_length)
     if checkpoint is None:
         return Counters(max_episode_length=cap)
     counters, before = checkpoint.counters, checkpoint.config
@@ -415,24 +415,17 @@ def limits(config: Config, counters: Counters, path: Path) -> RunLimits:
     return RunLimits(title, path, config.target_return, caps, counters)
 
 
-def solved_before(config: Config, checkpoint: Checkpoint) -> dict[str, float] | None:
-    """Return the evaluation in which the checkpoint's policy reached the target, if it did."""
-    solved, target = checkpoint.solved, config.target_return
-    if not solved or target is None or not checkpoint.config:
+def finished_before(config: Config, checkpoint: Checkpoint) -> tuple[str, bool] | None:
+    """Return what the checkpoint's run has reached already, in words, and whether its target."""
+    before, counters, solved = checkpoint.config, checkpoint.counters, checkpoint.solved
+    if not before or evaluation_due(config, counters):
         return None
-    reached = min(solved["mean"], solved["second_mean"]) >= target
-    return solved if reached and scored_alike(config, checkpoint.config) else None
-
-
-def finished_before(config: Config, checkpoint: Checkpoint) -> str | None:
-    """Return the limit or target that the checkpoint's run has reached already, in words."""
-    if not checkpoint.config or evaluation_due(config, checkpoint.counters):
-        return None
-    if solved := solved_before(config, checkpoint):
-        return f"a mean return of {solved['mean']:.2f} (--target-return)"
-    if target_due(config, checkpoint.counters):
-        return None
-    return limit_reached(config, checkpoint.counters)
+    if solved and (target := config.target_return) is not None:
+        reached = min(solved["mean"], solved["second_mean"]) >= target
+        if reached and scored_alike(config, before):
+            return f"a mean return of {solved['mean']:.2f} (--target-return)", True
+    limit = None if target_due(config, counters) else limit_reached(config, counters)
+    return (limit, False) if limit else None
 
 
 def command_for(config: Config, checkpoint: Path, *flags: str) -> str:

@@ -70,12 +70,12 @@ def train(
     Raise UsageError, with nothing on the disk changed, if settings and checkpoint do not fit.
     """
     console = console or Console(silent=config.silent, log_every=config.log_every)
-    if checkpoint and (reached := run.finished_before(config, checkpoint)):
+    if checkpoint and (finished := run.finished_before(config, checkpoint)):
+        reached, solved = finished
         console.close(
             f"Finished already: the run of {config.restore} has reached {reached}. Raise that to "
             "continue."
         )
-        solved = run.solved_before(config, checkpoint) is not None
         return Outcome(0, Path(config.restore).parent, solved, checkpoint)
     if config.seed is None:
         config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
@@ -256,7 +256,7 @@ class Trainer:
         whole, results = np.split(results, [len(results) - (count + 1) * episodes])
         perturbed, unperturbed = np.split(results, [-episodes])
         if wanted := config.frames_per_update:
-            steps, most = int(perturbed["steps"].sum()), config.n_most
+            steps, most = int(perturbed["steps"].sum()), config.n_max or 10 * config.n
             while count < (count := perturbations_needed(count, steps, wanted, most)):
                 before = len(perturbed) + episodes
                 self._submit(self._tasks(count, cap)[before:])
