@@ -1,9 +1,11 @@
 """Checkpoints: what is saved is loaded, and any other file is one line of error."""
 
 import errno
+import io
 import json
 import os
 import pickle
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,6 @@ from es.config import Config
 from es.errors import UsageError
 from es.model import make_module
 from tests.checkpoints import same
-from tests.damage import HOSTILE, OWNED, damaged
 from tests.processes import ROOT
 
 PARAMETERS = {"linear1.weight": torch.randn(3, 2), "linear1.bias": torch.randn(3)}
@@ -168,6 +169,62 @@ def test_every_other_file_is_one_line(recwarn):
     assert "No such file" in refusal()
 
 
+# ---- damaged and hostile files ----
+
+OWNED = "owned"  # the file that hostile code would make
+LARGE = {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}
+
+
+class Malicious:
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {OWNED}",)
+
+
+def pickled(content: Any, *, zipped: bool = True) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer, _use_new_zipfile_serialization=zipped)
+    return buffer.getvalue()
+
+
+def with_header(header: Any) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+HOSTILE = {  # files that run code, or take memory or time, in whatever opens them trustingly
+    "plain pickle": pickle.dumps(Malicious()),
+    "code": pickled({"a": Malicious()}),
+    "old code": pickled({"a": Malicious()}, zipped=False),
+    "deep": with_header(b'{"a":' * 10**5),
+    "a huge tensor": with_header({"a": LARGE}),
+    "metadata of numbers": with_header({"__metadata__": {"format": 1, "values": 2}}),
+}
+
+
+def truncated(good: bytes, rng: random.Random) -> bytes:
+    return good[: rng.randrange(len(good))]
+
+
+def flipped(good: bytes, rng: random.Random) -> bytes:
+    content = bytearray(good)
+    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    return bytes(content)
+
+
+def overwritten(good: bytes, rng: random.Random) -> bytes:
+    content, length = bytearray(good), rng.randint(1, 600)
+    start = rng.randrange(len(content) - length)
+    content[start : start + length] = rng.choice([bytes(length), rng.randbytes(length)])
+    return bytes(content)
+
+
+def hostile(good: bytes, rng: random.Random) -> bytes:
+    return rng.choice([*HOSTILE.values(), b"PK\x03\x04" + good, good + bytes(1000)])
+
+
+KINDS: list[Callable[[bytes, random.Random], bytes]] = [truncated, flipped, overwritten, hostile]
+
+
 def test_no_code_in_a_file_is_run(recwarn):
     for content in HOSTILE.values():
         PATH.write_bytes(content)
@@ -183,7 +240,7 @@ def test_a_damaged_file_is_refused_or_loaded_as_it_was():
     save(saved, PATH)
     good = PATH.read_bytes()
     for number in range(120):
-        PATH.write_bytes(damaged(good, number)[1])
+        PATH.write_bytes(KINDS[number % len(KINDS)](good, random.Random(number)))
         try:
             assert same(load(str(PATH)), saved)
         except UsageError:

@@ -28,17 +28,12 @@ def test_the_results_have_a_row_for_each():
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
-def test_it_ends_and_takes_all_cores(config):
+def test_it_plays_an_update_and_ends(program, config):
     settings = tomllib.loads(config.read_text())
     assert settings["workers"] == "auto"
     assert settings.keys() & {"max-frames", "max-gradient-updates"}
     if "lr-schedule" in settings:
         assert "max-gradient-updates" in settings  # which the schedule is laid out for
-
-
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
-def test_it_plays_an_update(program, config):
-    settings = tomllib.loads(config.read_text())
     if settings["env-name"] == MAZE:
         pytest.importorskip("gymnasium_robotics")
     status, _, err = program(

@@ -61,15 +61,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made / "bin"
 
 
-@pytest.fixture
-def elsewhere() -> None:
-    """The folder of the test gets modules with the names of ours, and of the standard library's."""
-    Path("envs").mkdir()
-    Path("envs/mine.py").write_text(MINE)
-    for name in ("model", "policy", "train", "random", "signal"):
-        Path(f"{name}.py").write_text("raise SystemExit('a module of the user was imported')")
-
-
 def run(*command: object) -> str:
     """Return what a command prints; it must end well and say nothing on standard error."""
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
@@ -77,7 +68,12 @@ def run(*command: object) -> str:
     return done.stdout
 
 
-def test_the_installed_program_works_from_any_folder(environment, elsewhere):
+def test_the_installed_program_works_from_any_folder(environment):
+    """Also from one whose modules have the names of ours, and of the standard library's."""
+    Path("envs").mkdir()
+    Path("envs/mine.py").write_text(MINE)
+    for name in ("model", "policy", "train", "random", "signal"):
+        Path(f"{name}.py").write_text("raise SystemExit('a module of the user was imported')")
     version = run(environment / "es", "--version").removeprefix("es ").strip()
     (packages,) = environment.parent.glob("lib/*/site-packages")
     assert (packages / f"evolution_strategies-{version}.dist-info").exists()
@@ -94,9 +90,9 @@ def test_the_installed_program_works_from_any_folder(environment, elsewhere):
     assert run(environment / "python", "-c", LOADING) == "CartPole-v1 True\n"
 
 
-@pytest.fixture
-def imported() -> Path:
-    """The folder of the test gets a module for every name that anything imports; a log of those."""
+@pytest.mark.picture
+def test_nothing_is_imported_from_the_folder_that_the_program_is_started_in(monkeypatch):
+    """By no process: master, fork server, resource tracker, worker, learning curve or film."""
     names = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions()}
     log = Path("imported.log").resolve()
     for name in names | {"game", "model", "envs", "es", "main", "train", "policy", "sitecustomize"}:
@@ -104,21 +100,13 @@ def imported() -> Path:
             Path(f"{name}.py").write_text(
                 f"open({str(log)!r}, 'a').write('{name} ')\nraise ImportError('of the user')\n"
             )
-    Path("mine_alone.py").write_text(MINE)
     Path("benchmarks").mkdir()  # as beside main.py
     Path("benchmarks/mine.py").write_text(MINE)
-    return log
-
-
-@pytest.mark.picture
-def test_nothing_is_imported_from_the_folder_that_the_program_is_started_in(imported, monkeypatch):
-    """By no process: master, fork server, resource tracker, worker, learning curve or film."""
-    reports = ("--video-every", 1, "--run-dir", "run")
-    started = [sys.executable, ROOT / "main.py", *QUICK, *reports]
+    started = (ROOT / "main.py", *QUICK, "--video-every", 1, "--run-dir", "run", "--env-name")
     with monkeypatch.context() as context:
         context.setenv("PYTHONPATH", str(ROOT))
-        run(started[0], "-P", *started[1:], "--env-name", "CartPole-v1")
+        run(sys.executable, "-P", *started, "CartPole-v1")
     assert Path("run/learning_curve.png").exists()
     assert Path("run/videos/update-1.mp4").exists()
-    run(*started, "--env-name", "benchmarks.mine:My-v0", "--video-every", "None")
-    assert not imported.exists(), imported.read_text()
+    run(sys.executable, *started, "benchmarks.mine:My-v0", "--video-every", "None")
+    assert not log.exists(), log.read_text()

@@ -274,16 +274,6 @@ def test_the_settings_file_of_a_changed_branch_repeats_it(program, monkeypatch):
     assert out.startswith("Episode 1: ")
 
 
-def test_returns_of_another_environment_ask_for_no_target(program):
-    program.train("--max-gradient-updates", 3)
-    assert read(RUN / "latest.safetensors").counters.recent
-    other = ("--override", "--env-kwargs", "sutton_barto_reward=True", "--target-return", 5)
-    again = ("--restore", RUN, "--workers", 0, "--max-gradient-updates", 5)
-    _, out, _ = program(*again, *other)
-    assert "valuation after" not in out  # every return is -1 at most
-    assert len(read(RUN / "latest.safetensors").counters.recent) == 2
-
-
 def test_an_override_changes_sigma_optimiser_and_momentum(program):
     learned(program, "--momentum", 0.5, "--sigma-decay", 0.5)
     again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)

@@ -182,12 +182,6 @@ def test_the_best_checkpoint_reproduces_its_score(program):
     assert rollout(policy.recipe.make_env(), actor, seed, 500).episode_return == max(scores)
 
 
-def test_of_equal_scores_the_later_is_the_best(program):
-    program.train("--max-gradient-updates", 4, "--max-episode-length", 5)
-    assert {row["unperturbed_return"] for row in rows()} == {"5.0"}
-    assert read(RUN / "best.safetensors").counters.update == 3
-
-
 def test_every_evaluation_is_a_row(program):
     """Those of --eval-every, and those of --target-return, here the last; also when carried on."""
     options = ("--seed", 19, "--eval-every", 2, "--eval-episodes", 3, "--max-gradient-updates")
