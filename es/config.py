@@ -471,20 +471,16 @@ class Config:
         return {name: value for name, value in values.items() if value not in (None, "")}
 
     def check(self) -> None:
-        """Raise UsageError, with flag, value and remedy, for the first setting that is wrong."""
-        self._check("")
-        self.check_phases()
+        """Raise UsageError, with flag, value and remedy, for the first setting that is wrong.
 
-    def check_phases(self) -> None:
-        """Raise UsageError for the first phase whose settings are wrong."""
-        for number, config in enumerate(self.phases, start=1):
-            config._check(f"[[phase]] {number}: ")
-
-    def _check(self, source: str) -> None:
-        for name, field in FIELDS.items():
-            check_value(f"{source}{flag(name)}", getattr(self, name), field.metadata["check"])
-        for rule in self.broken_rules():
-            raise UsageError(f"{source}{rule.message}")
+        The phases are checked, too.
+        """
+        for number, config in enumerate([self, *self.phases]):
+            source = f"[[phase]] {number}: " if number else ""
+            for name, field in FIELDS.items():
+                check_value(source + flag(name), getattr(config, name), field.metadata["check"])
+            for rule in config.broken_rules():
+                raise UsageError(source + rule.message)
 
     def broken_rules(self) -> Iterator[Rule]:  # noqa: PLR0912 (a branch for each)
         """Yield the rules between settings that are broken."""
@@ -675,8 +671,7 @@ METAVARS = {int: "INT", float: "FLOAT", str: "TEXT"}
 WORDS = {
     int: "a whole number", float: "a number", bool: "true or false", str: "a text", dict: "a table"
 }  # fmt: skip
-TYPES = typing.get_type_hints(Config)
-KINDS = {name: Kind.of(annotation) for name, annotation in TYPES.items()}
+KINDS = {name: Kind.of(field.type) for name, field in FIELDS.items()}
 KEYS = {word: name for name in FIELDS for word in (flag(name)[2:], name)}
 
 

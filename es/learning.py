@@ -29,7 +29,7 @@ import numpy as np
 from es import cli
 from es.algorithm.noise import DoubleArray, FloatArray
 from es.checkpoint import LATEST, Counters
-from es.config import FIELDS, TYPES, Config
+from es.config import FIELDS, Config
 from es.errors import Interrupts, RunError, UsageError, naming_limits
 from es.rollouts.processes import connect, leave, start_interpreter
 from es.settings import KEYWORDS, errors_in_keywords, from_keywords, read_config, resolve
@@ -119,7 +119,7 @@ def _with_signature(function: Callable[..., LearnedRun]) -> Callable[..., Learne
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, default, kind in (
             ("callback", None, Callback | None),
-            *((name, FIELDS[name].default, TYPES[name]) for name in KEYWORDS),
+            *((name, FIELDS[name].default, FIELDS[name].type) for name in KEYWORDS),
         )
     ]
     signature = inspect.Signature(parameters, return_annotation=LearnedRun)

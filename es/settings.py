@@ -370,7 +370,7 @@ def combine(
         unset = getattr(config, needed) in (None, False)
         if unset and given.get(name) not in (None, FIELDS[name].default):
             raise UsageError(f"{flag(name)} applies only to {flag(needed)}. Give both, or neither")
-    config.check_phases()
+    config.check()
     return config
 
 
