@@ -53,7 +53,6 @@ def test_it_plays_an_update_and_ends(program, config):
 @pytest.mark.parametrize(
     ("config", "env_name", "net"),
     [
-        ("unknown", "CartPole-v1", ()),
         ("unknown", "Pendulum-v1", ()),
         ("unknown", "FrozenLake-v1", ()),
         ("unknown", "CartPole-v1", (PLAIN,)),
