@@ -1,7 +1,7 @@
 """The compiled actors, and decoders that make actions of a network's outputs."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -285,8 +285,7 @@ class Box(Decoder):
 
     def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
         super().__init__(actions, outputs)
-        self._low = rounded_inwards(actions["low"], np.inf)
-        self._high = rounded_inwards(actions["high"], -np.inf)
+        self._low, self._high = bounds_within(actions)
         self._noise: np.random.Generator | None = None
         self._action = np.empty_like(self._low)
         fill = kernels.clip if actions["squash"] == "clip" else kernels.squash
@@ -339,8 +338,11 @@ def make_decoder(actions: Mapping[str, Any], outputs: FloatArray) -> Decoder:
     return decoders[actions["kind"]](actions, outputs)
 
 
-def rounded_inwards(bounds: Sequence[float], inwards: float) -> FloatArray:
-    """Return bounds, which may be doubles, as float32 within them."""
-    rounded = np.array(bounds, np.float32)
-    outside = rounded < bounds if inwards > 0 else rounded > bounds
-    return np.where(outside, np.nextafter(rounded, np.float32(inwards)), rounded)
+def bounds_within(actions: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
+    """Return the lower and upper bounds, which may be doubles, as float32 within them."""
+    low, high = (np.array(actions[name], np.float32) for name in ("low", "high"))
+    # NumPy compares with the doubles.
+    return (
+        np.where(low < actions["low"], np.nextafter(low, np.float32(np.inf)), low),
+        np.where(high > actions["high"], np.nextafter(high, np.float32(-np.inf)), high),
+    )
