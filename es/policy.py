@@ -275,17 +275,15 @@ class Player:
 
     def __init__(self, policy: Policy, bare: gymnasium.Env) -> None:
         from es.environments.atari import FireOnNewLife  # this loads kernels
-        from es.networks.actors import make_decoder
+        from es.networks.actors import Decoder
 
         environment, actions = policy.environment, policy.network["actions"]
         self._actor = actor = cast(Any, policy.recipe.make_actor())
         self._preprocess = Preprocessor(bare, environment)
         self._fire = FireOnNewLife(bare) if environment.get("fire_reset") else None
         self._repeats = environment["frame_skip"]
-        # The decoder of a policy that draws its actions, for the largest outputs.
-        largest = actions | {"sample": False}
-        draws = actions.get("sample")
-        self._largest = make_decoder(largest, actor.outputs) if draws else None
+        # For --sample-actions, where the actor draws.
+        self._likeliest = Decoder(actions | {"sample": False}, actor.outputs)
 
     def bind(self, theta: FloatArray, statistics: DoubleArray | None) -> None:
         """Play these parameters, (P,) float32, with the statistics of a `Snapshot`, from now on."""
@@ -308,8 +306,8 @@ class Player:
         if not self._steps_left:
             self._action = self._actor.act(self._preprocess(observation))
             self._steps_left = self._repeats
-            if greedy and self._largest:
-                self._action = self._largest(int(self._actor.outputs.argmax()))
+            if greedy:
+                self._action = self._likeliest(int(self._actor.outputs.argmax()))
         self._steps_left -= 1
         return self._fire.replace(self._action, lives) if self._fire else self._action
 

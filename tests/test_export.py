@@ -26,8 +26,7 @@ from es.export import (
     player,
     to_onnx,
 )
-from es.networks import outputs_needed
-from es.networks.actors import make_decoder
+from es.networks import actors, outputs_needed
 from es.networks.kernels import choose
 from es.policy import load_policy
 from tests.processes import ROOT
@@ -293,7 +292,8 @@ def test_actions_are_those_of_the_actors(name):
     space, more = ACTIONS[name]
     actions = describe_actions(space, name) | more
     outputs = np.empty(outputs_needed(actions), np.float32)
-    expect, decode, largest = make_decoder(actions, outputs), Decoder(actions), np.zeros(1, int)
+    expect, decode = actors.Decoder(actions, outputs), Decoder(actions)
+    largest = np.zeros(1, int)
     generator = np.random.default_rng(0)
     for scale in (0.1, 1, 10):
         outputs[:] = scale * generator.standard_normal(outputs.size)

@@ -12,18 +12,12 @@ import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
 
-from es.algorithm.noise import (
-    DoubleArray,
-    FloatArray,
-    Stream,
-    derive_seeds,
-    seed_shared_generators,
-)
+from es.algorithm.noise import FloatArray, Stream, derive_seeds, seed_shared_generators
 from es.config import FIELDS, OF_OUR_NETWORKS, Config, flag_with_value, read_assignments
 from es.environments.spaces import describe_actions, seen_as_image
-from es.errors import MisfitError, UsageError, as_usage_error, find_named
+from es.errors import UsageError, as_usage_error, find_named
 from es.networks import clip_of, kernels, outputs_needed, split
-from es.networks.actors import NoiseSeeds, empty_statistics, make_decoder
+from es.networks.actors import NetworkActor, NoiseSeeds, as_numbers
 
 RESERVED = ("optimizer.", "normalizer.", "sigma.", "vbn_batch")  # names in checkpoints
 
@@ -145,43 +139,31 @@ def with_state(result: Any) -> tuple[Any, Any]:
     return result if isinstance(result, tuple) and len(result) == 2 else (result, None)
 
 
-class TorchActor:
-    """Play the user's module, one observation at a time.
-
-    outputs: (outputs,), of the last observation.
-    """
+class TorchActor(NetworkActor):
+    """Play the user's module, one observation at a time."""
 
     def __init__(self, network: Mapping[str, Any], custom: Custom) -> None:
-        self._network, self._space = network, custom.observations
+        super().__init__(network)
+        self._space, self._clip = custom.observations, clip_of(network)
         self._module = make_custom_module(network, custom)
         self._parameters = dict(self._module.named_parameters())
         # An episode may change buffers, and the next one begins with those of the first.
         self._buffers = {name: each.clone() for name, each in self._module.named_buffers()}
-        self._statistics: DoubleArray | None = None
-        if network["normalize"]:
-            self._statistics = empty_statistics(network["inputs"])
-        self._clip = clip_of(network)
-        self.outputs = np.zeros(outputs_needed(network["actions"]), np.float32)
-        self._decode = make_decoder(network["actions"], self.outputs)
         self._state: Any = None
 
-    def bind(self, theta: FloatArray, statistics: DoubleArray | None = None) -> None:
-        """Use theta: (P,) float32, and statistics: (2, inputs) for the observations."""
+    def load(self, theta: FloatArray) -> None:
+        """Use theta: (P,) float32."""
         for name, part in split(self._network, theta).items():
             np.copyto(self._parameters[name].detach().numpy(), part)
-        if self._statistics is not None and statistics is not None:
-            self._statistics[:2] = statistics
 
     def reset(self, seed: int | None = None, noise_seeds: NoiseSeeds = None) -> None:
         """Start the episode of a seed, also of what the module draws by torch."""
-        self._decode.reset(seed, noise_seeds)
+        super().reset(seed, noise_seeds)
         if seed is not None:
             torch.default_generator.manual_seed(seed)
         with torch.inference_mode():
             for name, buffer in self._module.named_buffers():
                 buffer.copy_(self._buffers[name])
-        if self._statistics is not None:
-            self._statistics[2:] = 0
         self._state = None
 
     def act(self, observation: Any) -> Any:
@@ -195,32 +177,18 @@ class TorchActor:
         np.copyto(self.outputs, array)
         return self._decode(int(self.outputs.argmax()))
 
-    def observed(self) -> DoubleArray | None:
-        """Return sums of the deviations since the reset and of their squares: (2, inputs)."""
-        return None if self._statistics is None else self._statistics[2:].copy()
-
     def _tensors(self, observation: Any, space: Space) -> Any:
         """Return a new float32 tensor, or a dict of them, since the module may keep it."""
         if isinstance(space, spaces.Dict):
             return {key: self._tensors(observation[key], part) for key, part in space.items()}
-        try:
-            array = np.asarray(observation, np.float64)
-        except (TypeError, ValueError):
-            array = np.empty(0)
-        if array.shape != (space.shape or ()):
-            raise MisfitError(
-                f"its observation is {type(observation).__name__}, and should hold numbers in the "
-                f"shape {space.shape}",
-                steps_ago=1,
-            )
+        array = as_numbers(observation, space.shape or ())
         # torch's own memory: its alignment decides how the module's sums are rounded.
         tensor = torch.empty(array.shape)
+        out = tensor.numpy().reshape(-1)
         if self._statistics is None:
-            with np.errstate(over="ignore"):
-                np.copyto(tensor.numpy(), array)
+            out[:] = array.reshape(-1)
         else:
-            flat = np.ascontiguousarray(array).reshape(-1)
-            kernels.normalize(flat, self._statistics, self._clip, tensor.numpy().reshape(-1))
+            kernels.normalize(array.reshape(-1), self._statistics, self._clip, out)
         return tensor
 
 
