@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -136,23 +136,32 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
     if complaint:
         raise RunError(f"--env-name {config.env_name}: cannot be played ({complaint})")
     saved = checkpoint.parameters if checkpoint else None
-    module = initial = None
+    custom = None
+    (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
     if config.net:
         from es.networks.custom import describe_custom
 
-        network, module, initial = describe_custom(
-            config, env.observation_space, env.action_space, actions, saved
+        network, custom, theta = describe_custom(
+            config, env.observation_space, env.action_space, actions, saved, seed
         )
     else:
         network = with_shapes(describe_network(config, env.observation_space.shape or (), actions))
+        theta = initial_theta(network, seed)
+        if config.init == "zero":
+            theta[:] = 0
     if saved is not None:
-        theta = _fitting(config, network, saved, module.untrained if module else {})
-    else:
-        theta = initial if initial is not None else _new_parameters(config, network)
+        untrained = custom.untrained if custom else {}
+        try:
+            theta = flatten(network, {name: saved[name] for name in saved if name not in untrained})
+        except ValueError as error:
+            given = f"--net {config.net}" if config.net else f"--env-name {config.env_name}"
+            raise UsageError(
+                f"--restore {config.restore}: does not fit {given}: {error}"
+            ) from error
     vbn_batch = _vbn_batch(config, environment, checkpoint) if network.get("vbn") else None
     recipe = Recipe(
         partial(make_env, environment),
-        partial(make_actor, network, vbn_batch, module),
+        partial(make_actor, network, vbn_batch, custom),
         max_steps(environment),
         config.param_fraction,
         config.reward_clip or None,
@@ -165,7 +174,7 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
         theta=theta,
         normalizer=_normalizer(config, network, checkpoint),
         vbn_batch=vbn_batch,
-        custom=module,
+        custom=custom,
         update=checkpoint.counters.update if checkpoint else 0,
         drawable=drawable,
         repeatable=repeatable,
@@ -218,26 +227,6 @@ def _refuse(config: Config, names: Sequence[str], others: str) -> None:
             raise UsageError(f"{given} applies only to {others}. Remove it")
 
 
-def _new_parameters(config: Config, network: dict[str, Any]) -> FloatArray:
-    (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
-    theta = initial_theta(network, seed)
-    return np.zeros_like(theta) if config.init == "zero" else theta
-
-
-def _fitting(
-    config: Config,
-    network: dict[str, Any],
-    saved: Mapping[str, torch.Tensor],
-    untrained: Collection[str],
-) -> FloatArray:
-    """Return a checkpoint's parameters. Raise UsageError if they are not the network's."""
-    try:
-        return flatten(network, {name: saved[name] for name in saved if name not in untrained})
-    except ValueError as error:
-        given = f"--net {config.net}" if config.net else f"--env-name {config.env_name}"
-        raise UsageError(f"--restore {config.restore}: does not fit {given}: {error}") from error
-
-
 def _vbn_batch(
     config: Config, environment: dict[str, Any], checkpoint: Checkpoint | None
 ) -> FloatArray:
@@ -270,7 +259,7 @@ def _normalizer(
     return normalizer
 
 
-class Player:
+class EpisodeActor:
     """A policy in one episode, with a memory of its own."""
 
     def __init__(self, policy: Policy, bare: gymnasium.Env) -> None:
@@ -283,16 +272,16 @@ class Player:
         self._fire = FireOnNewLife(bare) if environment.get("fire_reset") else None
         self._repeats = environment["frame_skip"]
         # For --sample-actions, where the actor draws.
-        self._likeliest = Decoder(actions | {"sample": False}, actor.outputs)
+        self._likeliest = Decoder(actions | {"sample": False}, actor.outputs).decode
 
     def bind(self, theta: FloatArray, statistics: DoubleArray | None) -> None:
         """Play these parameters, (P,) float32, with the statistics of a `Snapshot`, from now on."""
         self._actor.bind(theta, statistics)
         self.reset()
 
-    def reset(self, seed: int | None = None, index: int = 0) -> None:
-        """Start an episode, in which --sample-actions draws by seed + index."""
-        self._actor.reset(None if seed is None else seed + index)
+    def reset(self, seed: int | None = None) -> None:
+        """Start an episode, in which --sample-actions draws by a seed."""
+        self._actor.reset(seed)
         self._preprocess.reset()
         if self._fire:
             self._fire.start_episode()
@@ -330,8 +319,8 @@ class LoadedPolicy:
         self._seed: int | None = None  # of the episodes that begin
         with closing(make_bare_env(environment)) as bare:
             self._space = bare.observation_space
-            self._make_player = partial(Player, policy, bare)
-            self._players = [self._make_player()]
+            self._make_actor = partial(EpisodeActor, policy, bare)
+        self._actors: list[EpisodeActor] = []  # of the episodes in a batch, by their places
         repeats, opens = environment["frame_skip"] > 1, environment.get("fire_reset")
         self._remembers = policy.network["kind"] != "mlp" or repeats or bool(opens)
         self.bind(policy.theta, policy.statistics, checkpoint.counters)
@@ -340,8 +329,8 @@ class LoadedPolicy:
         """Play these parameters, (P,) float32, with the statistics of a `Snapshot`, from now on."""
         self._bound = theta, statistics
         self.update, self.frames = counters.update, counters.frames
-        for player in self._players:
-            player.bind(theta, statistics)
+        for actor in self._actors:
+            actor.bind(theta, statistics)
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
         """Return the environment that the policy plays; raise UsageError if it cannot be made."""
@@ -354,10 +343,10 @@ class LoadedPolicy:
         """
         if which is None:
             self._seed = seed
-        chosen = [True] * len(self._players) if which is None else which
-        for index, (player, ends) in enumerate(zip(self._players, chosen, strict=False)):
+        chosen = [True] * len(self._actors) if which is None else which
+        for index, (actor, ends) in enumerate(zip(self._actors, chosen, strict=False)):
             if ends:
-                player.reset(seed, index)
+                actor.reset(None if seed is None else seed + index)
 
     def __call__(self, observation: Any, info: Mapping[str, Any] | None = None) -> Any:
         """Return the action for an observation, or the actions for a batch: (N, ...).
@@ -367,21 +356,19 @@ class LoadedPolicy:
         a policy trained with --fire-reset of lost lives. Raise ValueError for an observation of
         another shape.
         """
-        lives = (info or {}).get("lives", 0)
         batch = split(self._space, observation)
-        if batch is None:
-            return self._players[0].act(observation, lives)
-        all_lives = np.broadcast_to(lives, len(batch))
-        players = self._first_players(len(batch))
-        return np.array([*map(Player.act, players, batch, all_lives)])
+        parts = [observation] if batch is None else batch
+        lives = np.broadcast_to((info or {}).get("lives", 0), len(parts))
+        actions = [*map(EpisodeActor.act, self._first_actors(len(parts)), parts, lives)]
+        return actions[0] if batch is None else np.array(actions)
 
     def predict(
         self,
         observation: Any,
-        state: list[Player] | None = None,
+        state: list[EpisodeActor] | None = None,
         episode_start: Any = None,
         deterministic: bool = False,
-    ) -> tuple[Any, list[Player] | None]:
+    ) -> tuple[Any, list[EpisodeActor] | None]:
         """Return the actions and the state for the next call, as Stable-Baselines3's models do.
 
         observation: as for a call. state: what the previous call returned; None begins an episode.
@@ -389,31 +376,32 @@ class LoadedPolicy:
         deterministic: draw no actions. Raise ValueError if these do not fit.
         """
         batch = split(self._space, observation)
-        count = 1 if batch is None else len(batch)
+        parts = [observation] if batch is None else batch
         if state is not None:
-            players = state
+            actors = state
         elif self._remembers:
-            players = [self._new_player(index) for index in range(count)]
+            actors = [self._new_actor(index) for index in range(len(parts))]
         else:
-            players = self._first_players(count)
-        starts = np.broadcast_to(False if episode_start is None else episode_start, len(players))
+            actors = self._first_actors(len(parts))
+        starts = np.broadcast_to(False if episode_start is None else episode_start, len(actors))
         actions = []
-        for player, part, begins in zip(players, batch or [observation], starts, strict=True):
+        for actor, part, begins in zip(actors, parts, starts, strict=True):
             if begins:
-                player.reset()
-            actions.append(player.act(part, greedy=deterministic))
-        result = actions[0] if batch is None else actions
-        return np.array(result), (players if self._remembers else None)
+                actor.reset()
+            actions.append(actor.act(part, greedy=deterministic))
+        return np.array(actions[0] if batch is None else actions), (
+            actors if self._remembers else None
+        )
 
-    def _new_player(self, index: int) -> Player:
-        player = self._make_player()
-        player.bind(*self._bound)
-        player.reset(self._seed, index)
-        return player
+    def _new_actor(self, index: int) -> EpisodeActor:
+        actor = self._make_actor()
+        actor.bind(*self._bound)
+        actor.reset(None if self._seed is None else self._seed + index)
+        return actor
 
-    def _first_players(self, count: int) -> list[Player]:
-        self._players += [*map(self._new_player, range(len(self._players), count))]
-        return self._players[:count]
+    def _first_actors(self, count: int) -> list[EpisodeActor]:
+        self._actors += [*map(self._new_actor, range(len(self._actors), count))]
+        return self._actors[:count]
 
 
 def load_policy(

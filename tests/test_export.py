@@ -292,7 +292,7 @@ def test_actions_are_those_of_the_actors(name):
     space, more = ACTIONS[name]
     actions = describe_actions(space, name) | more
     outputs = np.empty(outputs_needed(actions), np.float32)
-    expect, decode = actors.Decoder(actions, outputs), Decoder(actions)
+    expect, decode = actors.Decoder(actions, outputs).decode, Decoder(actions)
     largest = np.zeros(1, int)
     generator = np.random.default_rng(0)
     for scale in (0.1, 1, 10):

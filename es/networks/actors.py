@@ -53,7 +53,8 @@ class NetworkActor:
     def __init__(self, network: Mapping[str, Any], outputs: FloatArray | None = None) -> None:
         self._network = network
         self.outputs = aligned(outputs_needed(network["actions"])) if outputs is None else outputs
-        self._decode = Decoder(network["actions"], self.outputs)
+        self._decoder = Decoder(network["actions"], self.outputs)
+        self._decode = self._decoder.decode
         self._statistics: DoubleArray | None = None
         if network.get("normalize"):
             self._statistics = np.zeros((4, network["inputs"]))  # see `kernels.normalize`
@@ -71,7 +72,7 @@ class NetworkActor:
 
     def reset(self, seed: int | None = None, noise_seeds: NoiseSeeds = None) -> None:
         """Start the episode of a seed. noise_seeds: for noise on its actions."""
-        self._decode.reset(seed, noise_seeds)
+        self._decoder.reset(seed, noise_seeds)
         if self._statistics is not None:
             self._statistics[2:] = 0
 
@@ -107,7 +108,7 @@ class MLPActor(NetworkActor):
                 kernels.normalized_mlp, weights, plan, scratch, self._statistics, clip_of(network)
             )
         # Most often the index of the largest output is the action, which saves a call.
-        decodes = not self._decode.takes_largest
+        decodes = not self._decoder.takes_largest
         self._play = self._forward_and_decode if decodes else self._forward
         self._choose = self._play
 
@@ -227,22 +228,42 @@ class Decoder:
     Actions in a box are tanh of the outputs, scaled to the bounds, or the outputs clipped to them,
     or one of "bins" values in each dimension. An episode's noise is added to that, and the sum
     clipped to the bounds. Integers are rounded to.
+
+    decode: called with the index of the largest output; returns a new action.
     """
 
     def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
-        self._actions, self._kind, self._outputs = actions, actions["kind"], outputs
+        self._actions, self._outputs = actions, outputs
         self._shape, self._dtype = actions.get("shape", ()), np.dtype(actions.get("dtype", np.int8))
-        self._drawn = np.empty_like(outputs) if actions.get("sample") else outputs
+        self._scores = np.empty_like(outputs) if actions.get("sample") else outputs
+        self._start = actions.get("start", 0)
+        self._of_largest: Callable[[int], Any] = {
+            "discrete": self._discrete,
+            "multi-discrete": self._multi_discrete,
+            "multi-binary": self._multi_binary,
+            "box": self._box,
+        }[actions["kind"]]
+        self.decode: Callable[[int], Any] = (
+            self._of_largest if self._scores is outputs else self._sample
+        )
         counts = actions.get("counts", ())
-        if self._kind == "box":
-            self._low, self._high = bounds_within(actions)
-            self._action = np.empty_like(self._low)
-            self._squash = kernels.clip if actions["squash"] == "clip" else kernels.squash
+        if actions["kind"] == "box":
+            low, high = bounds_within(actions)
+            self._action = np.empty_like(low)
+            shaped = self._action.reshape(self._shape)
+            self._result: Callable[[], np.ndarray] = partial(shaped.astype, self._dtype)
+            if self._dtype == np.float32:
+                self._result = shaped.copy
+            elif self._dtype.kind != "f":
+                self._result = lambda: np.rint(shaped).astype(self._dtype)
+            self._bounds = low, high
+            squash = kernels.clip if actions["squash"] == "clip" else kernels.squash
+            self._fill: Callable[[], Any] = partial(squash, outputs, low, high, self._action)
             if bins := actions["bins"]:
-                self._values = np.linspace(self._low, self._high, bins, dtype=np.float32)
-                self._dimensions = np.arange(self._action.size)
-                counts = [bins] * self._action.size
-        self._start = np.array(actions.get("start", 0))
+                self._fill = self._fill_with_bins
+                self._values = np.linspace(low, high, bins, dtype=np.float32)
+                self._dimensions = np.arange(low.size)
+                counts = [bins] * low.size
         self._counts = np.array(counts, np.int64)
         self._choices = np.empty_like(self._counts)
         self.reset()
@@ -250,46 +271,41 @@ class Decoder:
     @property
     def takes_largest(self) -> bool:
         """Return whether the action is the index of the largest output itself."""
-        is_drawn = self._drawn is not self._outputs
-        return self._kind == "discrete" and not is_drawn and not self._start
+        return self.decode == self._discrete and not self._start
 
     def reset(self, seed: int | None = None, noise_seeds: NoiseSeeds = None) -> None:
         """Start an episode. seed: of drawn actions; None: at random. noise_seeds: of the noise."""
-        if self._drawn is not self._outputs:
-            self._gumbel = action_samples(seed).gumbel
+        if self.decode == self._sample:
+            self._draw = action_samples(seed).gumbel
         self._noise: np.random.Generator | None = None
         if self._actions.get("noise") and noise_seeds is not None:
             self._noise = action_noise(noise_seeds)
 
-    def __call__(self, largest: int) -> Any:
-        """Return a new action. largest: the index of the largest output."""
-        if self._drawn is not self._outputs:
-            self._drawn[:] = self._outputs + self._gumbel(size=self._outputs.size)
-            largest = int(self._drawn.argmax())
-        if self._kind == "discrete":
-            return largest + self._actions["start"]
-        action: np.ndarray
-        if self._kind == "box":
-            action = self._in_bounds()
-        elif self._kind == "multi-binary":
-            action = self._outputs > 0
-        else:
-            kernels.choose(self._drawn, self._counts, self._choices)
-            action = self._choices + self._start
-        return action.reshape(self._shape).astype(self._dtype)
+    def _sample(self, largest: int) -> Any:
+        self._scores[:] = self._outputs + self._draw(size=self._outputs.size)
+        return self._of_largest(int(self._scores.argmax()))
 
-    def _in_bounds(self) -> FloatArray:
-        action = self._action
-        if self._counts.size:
-            kernels.choose(self._outputs, self._counts, self._choices)
-            action[:] = self._values[self._choices, self._dimensions]
-        else:
-            self._squash(self._outputs, self._low, self._high, action)
-        if self._noise is not None:
-            std = np.float32(self._actions["noise"])
+    def _discrete(self, largest: int) -> int:
+        return largest + self._start
+
+    def _multi_discrete(self, largest: int) -> np.ndarray:
+        kernels.choose(self._scores, self._counts, self._choices)
+        return (self._choices + self._start).reshape(self._shape).astype(self._dtype)
+
+    def _multi_binary(self, largest: int) -> np.ndarray:
+        return (self._outputs > 0).reshape(self._shape).astype(self._dtype)
+
+    def _box(self, largest: int) -> np.ndarray:
+        self._fill()
+        if self._noise:
+            action, std = self._action, np.float32(self._actions["noise"])
             action += std * self._noise.standard_normal(action.size, dtype=np.float32)
-            np.clip(action, self._low, self._high, out=action)
-        return action if self._dtype.kind == "f" else np.rint(action)
+            np.clip(action, *self._bounds, out=action)
+        return self._result()
+
+    def _fill_with_bins(self) -> None:
+        kernels.choose(self._outputs, self._counts, self._choices)
+        self._action[:] = self._values[self._choices, self._dimensions]
 
 
 def bounds_within(actions: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:

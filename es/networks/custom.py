@@ -12,7 +12,7 @@ import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
 
-from es.algorithm.noise import FloatArray, Stream, derive_seeds, seed_shared_generators
+from es.algorithm.noise import FloatArray, seed_shared_generators
 from es.config import FIELDS, OF_OUR_NETWORKS, Config, flag_with_value, read_assignments
 from es.environments.spaces import describe_actions, seen_as_image
 from es.errors import UsageError, as_usage_error, find_named
@@ -49,12 +49,14 @@ def describe_custom(
     action_space: Space,
     actions: dict[str, Any],
     saved: Mapping[str, Tensor] | None,
+    seed: int,
 ) -> tuple[dict[str, Any], Custom, FloatArray]:
     """Return the network's description, what its module needs, and its initial parameters.
 
     observations: the space that the policy sees. actions: the description of action_space. saved:
-    a checkpoint's tensors by name, of which the untrained ones are taken. The parameters are (P,)
-    float32. Raise UsageError if the module cannot be made, played or saved.
+    a checkpoint's tensors by name, of which the untrained ones are taken. seed: of the initial
+    parameters, which are (P,) float32. Raise UsageError if the module cannot be made, played or
+    saved.
     """
     named = f"--net {config.net}"
     for name in OF_OUR_NETWORKS:
@@ -77,7 +79,6 @@ def describe_custom(
         "obs_clip": config.obs_clip,
         "actions": actions,
     }
-    (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
     if saved is None:  # a program that loads a policy keeps its generators
         seed_shared_generators(seed)
     module = make_custom_module(network, Custom(observations, action_space, {}), seed)

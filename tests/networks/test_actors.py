@@ -231,7 +231,7 @@ def decode(actions, outputs, noise_seeds=None):
     assert outputs.size == outputs_needed(actions)
     decoder = Decoder(actions, outputs)
     decoder.reset(None, noise_seeds)
-    return decoder(int(outputs.argmax()))
+    return decoder.decode(int(outputs.argmax()))
 
 
 @pytest.mark.parametrize(
@@ -298,19 +298,19 @@ def test_noise_is_that_of_the_tasks_seeds_and_stays_in_bounds(bins):
     low, high = (np.array(actions[name], np.float32) for name in ("low", "high"))
     outputs = np.zeros(outputs_needed(actions), np.float32)
     decoder = Decoder(actions, outputs)
-    quiet = decoder(0)
-    assert decoder(0).tolist() == quiet.tolist()
+    quiet = decoder.decode(0)
+    assert decoder.decode(0).tolist() == quiet.tolist()
     decoder.reset(None, (3, 4))
-    noisy = [decoder(0) for _ in range(200)]
+    noisy = [decoder.decode(0) for _ in range(200)]
     generator = action_noise((3, 4))
     for action in noisy:
         expected = quiet + np.float32(0.1) * generator.standard_normal(2, dtype=np.float32)
         assert action.tolist() == np.clip(expected, low, high).tolist()
     assert max(action[1] for action in noisy) == 0.0625
     decoder.reset(None, (3, 4))
-    assert decoder(0).tolist() == noisy[0].tolist()
+    assert decoder.decode(0).tolist() == noisy[0].tolist()
     decoder.reset(None, (3, 5))
-    assert decoder(0).tolist() != noisy[0].tolist()
+    assert decoder.decode(0).tolist() != noisy[0].tolist()
 
 
 @pytest.mark.parametrize("multi", [False, True])
@@ -324,7 +324,7 @@ def test_drawn_actions_have_the_probabilities_of_the_softmax(multi):
         }  # fmt: skip
     decoder = Decoder(actions, outputs)
     decoder.reset(7, None)
-    drawn = np.array([decoder(0) for _ in range(20_000)]).reshape(20_000, -1)
+    drawn = np.array([decoder.decode(0) for _ in range(20_000)]).reshape(20_000, -1)
     start = 0
     for column, count in enumerate([3, 2] if multi else [5]):
         group = np.exp(outputs[start : start + count])
@@ -333,4 +333,4 @@ def test_drawn_actions_have_the_probabilities_of_the_softmax(multi):
         np.testing.assert_allclose(found, group / group.sum(), atol=0.015)
         start += count
     decoder.reset(7, None)
-    assert np.array_equal(decoder(0), drawn[0] if multi else drawn[0, 0])
+    assert np.array_equal(decoder.decode(0), drawn[0] if multi else drawn[0, 0])
