@@ -84,7 +84,8 @@ def _test(
     if several:
         say(f"{config.restore}, update {update}:")
     # The scores are those of the run's own evaluation, which has the same seeds.
-    all_seeds, seeds = evaluation_seeds(config.seed or 0, policy.update), []
+    all_seeds = evaluation_seeds(config.seed or 0, policy.update)
+    seeds: list[int] = []
     episodes: list[Episode] = []
     ended: WindowClosed | Interrupted | None = None
     with ExitStack() as stack:

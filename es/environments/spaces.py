@@ -12,15 +12,13 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 from gymnasium.wrappers import FlattenObservation, TransformObservation
 
-from es.environments.wrappers import OneHot
 from es.errors import UsageError
 
 MAX_CHANNELS = 4  # of an image: gray, RGB, RGBA, or as many frames
 MIN_SIDE = 28  # of an image: smaller arrays are grids of codes, whose mean says nothing
-MAX_NUMBERS = 2**20  # of an observation, or outputs for an action: each has many weights
 MAX_BOUND = 1e18  # a larger one means that there is none
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-MAX_SHOWN, MAX_KEYS = 200, 9  # characters of a space, and keys of a Dict, in an error
+MAX_SHOWN = 200  # characters of a space in an error
 CUSTOM = "a wrapper of your own (--env-wrapper my_module:my_wrapper)"
 
 
@@ -41,18 +39,13 @@ def is_image(space: spaces.Space) -> bool:
     return bool(numbers and (space.low == 0).all() and np.isin(space.high, (1, 255)).all())
 
 
-def seen_as_image(space: spaces.Space) -> bool:
-    """Return whether observations are images that are preprocessed already."""
-    return space.shape == (1, 42, 42) and bool(np.isinf(getattr(space, "low", 0)).all())
-
-
 def as_network_sees(env: gymnasium.Env, name: str, *, keeps_shape: bool = False) -> gymnasium.Env:
     """Return the environment in wrappers that show its observations as the network sees them.
 
     Those are images, (1, 42, 42), or vectors; Discrete becomes one-hot. keeps_shape: keep the shape
     of arrays, and all of a Dict, for a --net module. Each wrapper is an ObservationWrapper. Raise
     UsageError for parts without a fixed number of numbers, for images among other parts or with
-    many channels, and for no numbers or too many.
+    many channels.
     """
     space = env.observation_space
     refuse = partial(_refuse, f"--env-name {name}: its observations are", space)
@@ -76,17 +69,14 @@ def as_network_sees(env: gymnasium.Env, name: str, *, keeps_shape: bool = False)
                 f"an image must be alone, with at most {MAX_CHANNELS} channels: "
                 f"{_filter(images[:1])}{remedy}"
             )
-    if not 0 < spaces.flatdim(space) <= MAX_NUMBERS:
-        refuse(
-            f"they make a vector of {spaces.flatdim(space)} numbers, and 1 to {MAX_NUMBERS} are "
-            f"possible: make a smaller Box of them with {CUSTOM}"
-        )
-    if is_dict and keeps_shape:
-        return env
-    if isinstance(space, spaces.Box) and (len(space.shape) == 1 or keeps_shape):
+    is_box = isinstance(space, spaces.Box)
+    if (keeps_shape and (is_dict or is_box)) or (is_box and len(space.shape or ()) == 1):
         return env
     if isinstance(space, spaces.Discrete):
-        return OneHot(env, space)
+        # Not the integers of FlattenObservation, for which the MLP needs longer.
+        one_hot = spaces.Box(0, 1, (int(space.n),), np.float32)
+        flatten: Any = partial(spaces.flatten, space)
+        return TransformObservation(env, lambda number: flatten(number).astype(np.float32), one_hot)
     return FlattenObservation(env)
 
 
@@ -113,16 +103,11 @@ def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
     {"kind": "discrete", "n", "start"}, {"kind": "multi-discrete", "counts", "start", "shape",
     "dtype"}, {"kind": "multi-binary", "shape"}, or {"kind": "box", "low", "high", "shape", "dtype",
     "bins", "noise"}, where lists have a number for each dimension. Raise UsageError for spaces
-    that are none of these, have no bounds, or need too many outputs.
+    that are none of these or have no bounds.
     """
     refuse = partial(_refuse, f"--env-name {name}: its actions are", space)
     if not isinstance(space, LEAVES):
         refuse(f"they must be Discrete, MultiDiscrete, MultiBinary or Box: use {CUSTOM}")
-    if not 0 < spaces.flatdim(space) <= MAX_NUMBERS:
-        refuse(
-            f"they need {spaces.flatdim(space)} outputs, and 1 to {MAX_NUMBERS} are possible: make "
-            f"them of fewer with {CUSTOM}"
-        )
     if isinstance(space, spaces.Discrete):
         return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
     shape, dtype = list(space.shape or ()), str(space.dtype)
@@ -153,8 +138,7 @@ def _filter(keys: Sequence[str]) -> str:
     """Return the start of a remedy: how to keep some entries of a Dict, or ""."""
     if not keys:
         return ""
-    shown = [*keys] if len(keys) <= MAX_KEYS else "[...]"
-    return f'--env-wrapper gymnasium.wrappers:FilterObservation "filter_keys={shown}", or '
+    return f'--env-wrapper gymnasium.wrappers:FilterObservation "filter_keys={[*keys]}", or '
 
 
 def _has_image(space: spaces.Space) -> bool:

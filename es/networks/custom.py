@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from es.algorithm.noise import FloatArray, seed_shared_generators
 from es.config import FIELDS, OF_OUR_NETWORKS, Config, flag_with_value, read_assignments
-from es.environments.spaces import describe_actions, seen_as_image
+from es.environments.images import OBSERVATIONS
+from es.environments.spaces import describe_actions
 from es.errors import UsageError, as_usage_error, find_named
 from es.networks import clip_of, kernels, outputs_needed, split
 from es.networks.actors import NetworkActor, NoiseSeeds, as_numbers
@@ -68,7 +69,7 @@ def describe_custom(
             )
     if config.obs_norm and isinstance(observations, spaces.Dict):
         raise UsageError(f"--obs-norm does not apply to Dict observations, which {named} gets")
-    if config.obs_norm and seen_as_image(observations):
+    if config.obs_norm and observations == OBSERVATIONS:
         raise UsageError("--obs-norm does not apply to images, which are normalised anyway")
     network: dict[str, Any] = {
         "kind": "custom",

@@ -84,14 +84,6 @@ def test_a_custom_network_sees_arrays_in_their_shape_and_dicts_as_they_are():
         (spaces.Dict(a=BOX, b=spaces.Tuple([PICTURE])), "an image must be alone"),
         (spaces.Dict(a=BOX, p=PICTURE), "FilterObservation \"filter_keys=['p']\", or make"),
         (images(4, 96, 96, 3), "with at most 4 channels"),
-        (images(84, 84, 12), "with at most 4 channels"),
-        (spaces.Box(-1, 1, (0,)), "a vector of 0 numbers"),
-        (spaces.Dict({}), "a vector of 0 numbers"),
-        (spaces.Discrete(2**40), "a vector of 1099511627776 numbers, and 1 to 1048576 are"),
-        (
-            spaces.Dict({f"part {i}": BOX for i in range(99)} | {"g": spaces.Graph(NUMBER, None)}),
-            " ...; Graph is not supported",
-        ),
     ],
 )
 def test_observations_that_the_networks_cannot_see_are_errors(space, words):
@@ -151,8 +143,6 @@ def test_action_spaces_are_described():
         (spaces.Box(-np.inf, np.inf, (2,)), "finite bounds"),
         (spaces.Box(np.array([-1, -3.4e38], "f"), np.array([1, 3.4e38], "f")), "finite bounds"),
         (spaces.Dict(a=spaces.Discrete(2)), "must be Discrete, MultiDiscrete, MultiBinary or Box"),
-        (spaces.Box(-1, 1, (0,)), "0 outputs"),
-        (spaces.Discrete(2**40), "1099511627776 outputs, and 1 to 1048576 are possible"),
     ],
 )
 def test_actions_that_make_no_sense_are_errors(space, words):
