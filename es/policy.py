@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 import gymnasium
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from es.algorithm.noise import DoubleArray, FloatArray, Stream, derive_seeds
 from es.algorithm.shaping import mean_and_std
 from es.algorithm.statistics import Normalizer
 from es.checkpoint import Checkpoint, Counters
-from es.config import FIELDS, Config, flag_with_value
+from es.config import FIELDS, OF_OUR_NETWORKS, Config, flag_with_value
 from es.environments.spaces import describe_actions, split
 from es.envs import (
     Preprocessor,
@@ -141,6 +141,8 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
     if config.net:
         from es.networks.custom import describe_custom
 
+        of_ours = f"the program's networks; --net-kwargs gives --net {config.net} its arguments"
+        _refuse(config, OF_OUR_NETWORKS, of_ours)
         network, custom, theta = describe_custom(
             config, env.observation_space, env.action_space, actions, saved, seed
         )
@@ -158,7 +160,17 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
             raise UsageError(
                 f"--restore {config.restore}: does not fit {given}: {error}"
             ) from error
-    vbn_batch = _vbn_batch(config, environment, checkpoint) if network.get("vbn") else None
+    before = checkpoint.config if checkpoint else None
+    vbn_batch = normalizer = None
+    if network.get("vbn"):
+        if checkpoint and before and before.vbn:
+            vbn_batch = cast(Tensor, checkpoint.vbn_batch).numpy()
+        else:
+            vbn_batch = _new_vbn_batch(config, environment)
+    if network.get("normalize"):
+        normalizer = Normalizer(network["inputs"], config.obs_std_floor)
+        if checkpoint and before and before.obs_norm:
+            normalizer.load(checkpoint.normalizer or {})
     recipe = Recipe(
         partial(make_env, environment),
         partial(make_actor, network, vbn_batch, custom),
@@ -172,7 +184,7 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
         network=network,
         recipe=recipe,
         theta=theta,
-        normalizer=_normalizer(config, network, checkpoint),
+        normalizer=normalizer,
         vbn_batch=vbn_batch,
         custom=custom,
         update=checkpoint.counters.update if checkpoint else 0,
@@ -227,36 +239,13 @@ def _refuse(config: Config, names: Sequence[str], others: str) -> None:
             raise UsageError(f"{given} applies only to {others}. Remove it")
 
 
-def _vbn_batch(
-    config: Config, environment: dict[str, Any], checkpoint: Checkpoint | None
-) -> FloatArray:
-    """Return the batch of virtual batch normalisation: the checkpoint's, or else a new one."""
-    if checkpoint is None or not checkpoint.config or not checkpoint.config.vbn:
-        (seed,) = derive_seeds(config.seed or 0, 0, Stream.VBN_BATCH, 1)
-        blame = as_usage_error(f"--env-name {config.env_name}: cannot be played")
-        with blame, closing(make_env(environment)) as env:
-            from es.environments.images import gather_frames  # this loads kernels
+def _new_vbn_batch(config: Config, environment: dict[str, Any]) -> FloatArray:
+    from es.environments.images import gather_frames  # this loads kernels
 
-            return gather_frames(env, seed)
-    batch = checkpoint.vbn_batch
-    if batch is None or not len(batch) or not batch.isfinite().all():
-        raise UsageError(f"--restore {config.restore}: is damaged (its vbn_batch)")
-    return batch.numpy()
-
-
-def _normalizer(
-    config: Config, network: Mapping[str, Any], checkpoint: Checkpoint | None
-) -> Normalizer | None:
-    """Return the statistics of observations if they are normalised: the checkpoint's, or new."""
-    if not network.get("normalize"):
-        return None
-    normalizer = Normalizer(network["inputs"], config.obs_std_floor)
-    if checkpoint and checkpoint.config and checkpoint.config.obs_norm:
-        try:
-            normalizer.load(checkpoint.normalizer or {})
-        except (LookupError, ValueError) as error:
-            raise UsageError(f"--restore {config.restore}: is damaged ({error!r})") from error
-    return normalizer
+    (seed,) = derive_seeds(config.seed or 0, 0, Stream.VBN_BATCH, 1)
+    blame = as_usage_error(f"--env-name {config.env_name}: cannot be played")
+    with blame, closing(make_env(environment)) as env:
+        return gather_frames(env, seed)
 
 
 class EpisodeActor:

@@ -76,10 +76,6 @@ class NetworkActor:
         if self._statistics is not None:
             self._statistics[2:] = 0
 
-    def act(self, observation: Any) -> Any:
-        """Return the action for an observation; raise MisfitError if it does not fit."""
-        raise NotImplementedError
-
     def observed(self) -> DoubleArray | None:
         """Return sums of the deviations since the reset and of their squares: (2, inputs).
 

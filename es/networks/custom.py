@@ -13,7 +13,7 @@ from gymnasium import Space, spaces
 from torch import Tensor, nn
 
 from es.algorithm.noise import FloatArray, seed_shared_generators
-from es.config import FIELDS, OF_OUR_NETWORKS, Config, flag_with_value, read_assignments
+from es.config import Config, read_assignments
 from es.environments.images import OBSERVATIONS
 from es.environments.spaces import describe_actions
 from es.errors import UsageError, as_usage_error, find_named
@@ -60,17 +60,11 @@ def describe_custom(
     saved.
     """
     named = f"--net {config.net}"
-    for name in OF_OUR_NETWORKS:
-        value = getattr(config, name)
-        if value != FIELDS[name].default:
-            raise UsageError(
-                f"{flag_with_value(name, value)} does not apply to {named}. Remove it, and give "
-                "your class its arguments by --net-kwargs"
-            )
-    if config.obs_norm and isinstance(observations, spaces.Dict):
-        raise UsageError(f"--obs-norm does not apply to Dict observations, which {named} gets")
-    if config.obs_norm and observations == OBSERVATIONS:
-        raise UsageError("--obs-norm does not apply to images, which are normalised anyway")
+    if config.obs_norm and (isinstance(observations, spaces.Dict) or observations == OBSERVATIONS):
+        raise UsageError(
+            "--obs-norm applies neither to Dict observations nor to images, which are normalised "
+            f"anyway, and {named} gets such. Remove it"
+        )
     network: dict[str, Any] = {
         "kind": "custom",
         "net": config.net,
@@ -86,9 +80,6 @@ def describe_custom(
     trained = {name: each for name, each in module.named_parameters() if each.requires_grad}
     if not trained:
         raise UsageError(f"{named}: no parameter requires a gradient, so there is none to train")
-    for name, parameter in trained.items():
-        if parameter.dtype != torch.float32:
-            raise UsageError(f"{named}: {name} holds {parameter.dtype}; make it torch.float32")
     network["shapes"] = {name: list(each.shape) for name, each in trained.items()}
     untrained = {name: each for name, each in module.state_dict().items() if name not in trained}
     for name in module.state_dict():
@@ -100,7 +91,7 @@ def describe_custom(
     with as_usage_error(f"{named}: cannot be saved"):
         arrays = {name: each.numpy().copy() for name, each in untrained.items()}
         theta = np.concatenate([each.detach().numpy().ravel() for each in trained.values()])
-    return network, Custom(observations, action_space, arrays), theta
+    return network, Custom(observations, action_space, arrays), theta.astype(np.float32)
 
 
 def make_custom_module(network: Mapping[str, Any], custom: Custom, seed: int = 0) -> nn.Module:
@@ -124,13 +115,12 @@ def make_custom_module(network: Mapping[str, Any], custom: Custom, seed: int = 0
             outputs, _ = with_state(module(_zeros(custom.observations), None))
         tensors = {name: torch.from_numpy(array) for name, array in custom.untrained.items()}
         module.load_state_dict(tensors, strict=False)
-    wanted = outputs_needed(network["actions"])
-    found = type(outputs).__name__
+    wanted, found = outputs_needed(network["actions"]), type(outputs).__name__
     if isinstance(outputs, Tensor):
-        found = f"{outputs.dtype} of the shape {tuple(outputs.shape)}"
-    if found != f"torch.float32 of the shape ({wanted},)":
+        found = f"a tensor of the shape {tuple(outputs.shape)}"
+    if found != f"a tensor of the shape ({wanted},)":
         raise UsageError(
-            f"{named}: its forward returns {found}; these actions need torch.float32 of the shape "
+            f"{named}: its forward returns {found}; these actions need a tensor of the shape "
             f"({wanted},), as es.count_outputs(action_space) says, alone or with a state"
         )
     return module
