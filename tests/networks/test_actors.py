@@ -7,13 +7,11 @@ import torch
 from torch.nn import functional
 
 from es.algorithm.noise import action_noise
-from es.config import Config
 from es.environments.spaces import describe_actions
 from es.errors import MisfitError
-from es.model import ConvLSTM, flatten, initial_theta, make_module, unflatten
+from es.model import ConvLSTM, initial_theta, make_module, unflatten
 from es.networks import make_actor, outputs_needed
 from es.networks.actors import Decoder
-from es.policy import make_policy
 from tests.networks.descriptions import box, convlstm, discrete, mlp
 
 MLP_NETWORK, CONV_NETWORK = mlp(), convlstm()
@@ -54,59 +52,6 @@ def test_the_actor_computes_what_the_module_does(network, scale):
             logits, state = module(torch.from_numpy(observation), state)
             assert actor.act(observation) == int(logits.argmax())
             assert_same_logits(actor, logits)
-
-
-@pytest.mark.parametrize("name", ["CartPole-v1", "PongDeterministic-v4"])
-def test_the_actor_keeps_to_the_module_over_a_whole_episode(name):
-    policy = make_policy(Config(env_name=name, seed=1), None)
-    network, env = policy.network, policy.recipe.make_env()
-    actor, module = make_actor(network), make_module(network).requires_grad_(False)
-    module.load_state_dict(unflatten(network, policy.theta))
-    actor.bind(policy.theta)
-    actor.reset()
-    observation, state, over, steps = env.reset(seed=3)[0], None, False, 0
-    while not over:
-        action = actor.act(observation)
-        logits, state = module(torch.from_numpy(observation), state)
-        assert_same_logits(actor, logits)
-        observation, _, terminated, truncated, _ = env.step(action)
-        over = terminated or truncated
-        steps += 1
-    assert steps > (5 if network["kind"] == "mlp" else 700)
-
-
-@pytest.mark.parametrize("network", [MLP_NETWORK, CONV_NETWORK])
-@pytest.mark.parametrize("scale", [0.1, 0.01])
-def test_small_activations_keep_their_digits(network, scale):
-    """Without biases, which would hide the loss of digits near 0."""
-    parameters = unflatten(network, initial_theta(network, 0))
-    for name in parameters:
-        parameters[name] *= 0 if "bias" in name else scale
-    actor, module = make_actor(network), make_module(network).requires_grad_(False)
-    module.load_state_dict(parameters)
-    actor.bind(flatten(network, parameters))
-    actor.reset()
-    shape, state = (4,) if network["kind"] == "mlp" else (1, 42, 42), None
-    for seed in range(5):
-        observation = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-        logits, state = module(torch.from_numpy(observation), state)
-        actor.act(observation)
-        assert_same_logits(actor, logits)
-
-
-@pytest.mark.parametrize("hidden", [[7], [13, 30]])
-def test_an_infinite_input_saturates_tanh_as_in_torch(hidden):
-    """Widths that are no multiples of 8 are padded; the padding must not become NaN."""
-    network = mlp(3, 5, hidden=hidden, activation="tanh")
-    theta = initial_theta(network, 0)
-    actor, module = make_actor(network), make_module(network)
-    actor.bind(theta)
-    observation = np.array([np.inf, 0.3, 1.0], np.float32)
-    actor.act(observation)
-    module.load_state_dict(unflatten(network, theta))
-    expected = module(torch.from_numpy(observation))[0].detach().numpy()
-    assert np.isfinite(expected).all()
-    np.testing.assert_allclose(actor.outputs, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("clip", [5.0, 0.5, 0])

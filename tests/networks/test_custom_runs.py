@@ -10,7 +10,6 @@ from es import load_policy
 from es.config import Config
 from es.rollouts.tasks import evaluation_seeds
 from es.run import command_for
-from es.settings import scored_alike
 from tests.checkpoints import read, same_run
 from tests.networks.test_custom import own
 
@@ -89,17 +88,6 @@ def test_a_state_dict_of_the_users_own_is_taken_over(train):
         if "again" not in name:
             saved = found.parameters[name]
             torch.testing.assert_close(saved, tensor.to(saved.dtype))
-
-
-def test_scores_of_what_a_script_has_defined_compare_with_those_in_a_module():
-    now = Config(env_name="mine:CartPole-v1", env_wrapper=("mine:Wrapper", "size=3"))
-    for name, wrapper, alike in (
-        ("CartPole-v1", "__main__:Wrapper", True),
-        ("CartPole-v0", "__main__:Wrapper", False),
-        ("CartPole-v1", "__main__:Wrapped", False),
-    ):
-        before = Config(env_name=name, env_wrapper=(wrapper, "size=3"))
-        assert scored_alike(now, before) == alike
 
 
 def test_commands_ask_for_the_module_of_what_a_script_has_defined():
