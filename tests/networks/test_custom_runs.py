@@ -2,13 +2,9 @@
 
 from pathlib import Path
 
-import gymnasium
-import pytest
 import torch
 
-from es import load_policy
 from es.config import Config
-from es.rollouts.tasks import evaluation_seeds
 from es.run import command_for
 from tests.checkpoints import read, same_run
 from tests.networks.test_custom import own
@@ -41,39 +37,6 @@ def test_only_parameters_that_require_a_gradient_are_trained(train):
     for name, tensor in before.parameters.items():
         same = tensor == after.parameters[name]
         assert (same if name in untrained else ~same).all(), name
-
-
-@pytest.mark.parametrize(
-    "run",
-    [
-        ("CartPole-v1", "Plain"),
-        ("Pendulum-v1", "Rich", "--obs-norm", "--frame-skip", 2),
-        ("PongDeterministic-v4", "Grid", "--max-episode-length", 30),
-        ("tests.strange:Planes-v0", "Grid", "--obs-norm"),
-        ("tests.strange:Digits-v0", "Plain"),
-        ("tests.strange:Scene-v0", "Parts"),
-    ],
-)
-def test_it_is_tested_and_loaded_as_it_was_trained(train, program, run):
-    name, net, *flags = run
-    own_net = ("--net", f"tests.nets:{net}")
-    path = train("--env-name", name, *own_net, "--n", 2, "--max-gradient-updates", 1, *flags)
-    own_env = ("--env-name", name) if ":" in name else ()
-    status, out, err = program(
-        "--test", "--no-render", "--restore", path, "--seed", 7, "--episodes", 1, *own_net, *own_env
-    )
-    assert (status, err) == (0, "")
-    policy = load_policy(path, net=own_net[1], env_name=name if own_env else None)
-    env = gymnasium.make(policy.env_id, disable_env_checker=True, **policy.env_kwargs)
-    total, steps, over = 0.0, 0, False
-    seed = next(evaluation_seeds(7, policy.update))
-    observation, _ = env.reset(seed=seed)
-    policy.reset(seed)
-    skip, cap = policy.settings.get("frame_skip", 1), policy.settings["max_episode_length"]
-    while not over and steps < cap:
-        observation, reward, terminated, truncated, _ = env.step(policy(observation))
-        total, steps, over = total + float(reward), steps + 1, terminated or truncated
-    assert f"reward {total:.2f}, {-(-steps // skip)} steps" in out
 
 
 def test_a_state_dict_of_the_users_own_is_taken_over(train):
