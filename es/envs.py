@@ -73,13 +73,11 @@ def describe_env(
     if keeps_shape:
         description["shaped"] = True
     if not _is_atari(name, spec):
-        for flag, is_given in (
-            (f"--noop-max {noop_max}", noop_max),
-            (f"--sticky-actions {sticky_actions}", sticky_actions is not None),
-            ("--fire-reset", fire_reset),
-        ):
-            if is_given:
-                raise UsageError(f"{flag} applies only to Atari games. Remove it for {name}")
+        if noop_max or sticky_actions is not None or fire_reset:
+            raise UsageError(
+                "--noop-max, --sticky-actions and --fire-reset apply only to Atari games. Remove "
+                f"them for {name}"
+            )
         return description
     if frame_skip is not None:
         kwargs["frameskip"] = frame_skip

@@ -94,7 +94,10 @@ def _export(config: Config, checkpoint: Checkpoint | None, path: Path) -> None:
         "noop_max": environment["noop_max"],
         "fire_reset": environment.get("fire_reset", False),
         "max_episode_length": policy.recipe.cap(config.max_episode_length),
-        "inputs": describe(named),
+        "inputs": {
+            name: {"dtype": str(each.numpy().dtype), "shape": list(each.shape)}
+            for name, each in named.items()
+        },
         "initial_state": module.initial_state.tolist(),
         "greedy": greedy,
         "update": checkpoint.counters.update,
@@ -361,14 +364,6 @@ def _named(name: str, observation: Any) -> dict[str, Any]:
     for key, part in parts:
         found |= _named(f"{name}.{key}", part)
     return found
-
-
-def describe(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Any]]:
-    """Return types and shapes as plain values, by the same names."""
-    return {
-        name: {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
-        for name, tensor in tensors.items()
-    }
 
 
 def to_onnx(module: ExportedPolicy, observation: Any) -> Any:

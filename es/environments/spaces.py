@@ -1,7 +1,7 @@
 """An environment's spaces: observations as vectors or images, actions as plain descriptions."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from operator import itemgetter
 from typing import Any, NoReturn
@@ -58,17 +58,17 @@ def as_network_sees(env: gymnasium.Env, name: str, *, keeps_shape: bool = False)
         return ImageObservation(env)
     is_dict = isinstance(space, spaces.Dict)
     entries = dict(space.items()) if isinstance(space, spaces.Dict) else {}
-    images = [key for key, part in entries.items() if is_image(part)]
-    supported = [key for key, part in entries.items() if isinstance(part, LEAVES)]
-    remedy = f"make a Box of it with {CUSTOM}"
     for part in _parts(space):
         if not isinstance(part, LEAVES):
-            refuse(f"{type(part).__name__} is not supported: {_filter(supported)}{remedy}")
-        if _has_image(part) and not (keeps_shape and (is_dict or part is space)):
-            refuse(
-                f"an image must be alone, with at most {MAX_CHANNELS} channels: "
-                f"{_filter(images[:1])}{remedy}"
-            )
+            complaint = f"{type(part).__name__} is not supported"
+            keys = [key for key, entry in entries.items() if isinstance(entry, LEAVES)]
+        elif _has_image(part) and not (keeps_shape and (is_dict or part is space)):
+            complaint = f"an image must be alone, with at most {MAX_CHANNELS} channels"
+            keys = [key for key, entry in entries.items() if is_image(entry)][:1]
+        else:
+            continue
+        keep = f'--env-wrapper gymnasium.wrappers:FilterObservation "filter_keys={keys}", or '
+        refuse(f"{complaint}: {keep if keys else ''}make a Box of it with {CUSTOM}")
     is_box = isinstance(space, spaces.Box)
     if (keeps_shape and (is_dict or is_box)) or (is_box and len(space.shape or ()) == 1):
         return env
@@ -132,13 +132,6 @@ def _parts(space: spaces.Space) -> Iterator[spaces.Space]:
             yield from _parts(part)
     else:
         yield space
-
-
-def _filter(keys: Sequence[str]) -> str:
-    """Return the start of a remedy: how to keep some entries of a Dict, or ""."""
-    if not keys:
-        return ""
-    return f'--env-wrapper gymnasium.wrappers:FilterObservation "filter_keys={[*keys]}", or '
 
 
 def _has_image(space: spaces.Space) -> bool:

@@ -141,7 +141,7 @@ def test_fire_is_refused_where_there_is_no_such_action(name, arguments):
     "setting", [{"noop_max": 30}, {"sticky_actions": 0.25}, {"fire_reset": True}]
 )
 def test_settings_of_atari_games_are_errors_elsewhere(setting):
-    with pytest.raises(UsageError, match=r"applies only to Atari games. Remove it for CartPole-v1"):
+    with pytest.raises(UsageError, match=r"apply only to Atari games. Remove them for CartPole-v1"):
         describe_env("CartPole-v1", **setting)
 
 
