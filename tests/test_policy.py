@@ -154,7 +154,6 @@ FIRE = ("--fire-reset", "--max-episode-length", 150)
 BATCHES = {
     "tests.strange:Picture-v0": (),
     "tests.strange:Parts-v0": MLP,
-    "tests.strange:Digits-v0": MLP,
     "tests.strange:Doubles-v0": (*MLP, "--frame-skip", 2),
     "FrozenLake-v1": MLP,
 }

@@ -1,5 +1,7 @@
 """The actors against the torch modules, and actions out of outputs."""
 
+import math
+
 import gymnasium
 import numpy as np
 import pytest
@@ -10,8 +12,9 @@ from es.algorithm.noise import action_noise
 from es.environments.spaces import describe_actions
 from es.errors import MisfitError
 from es.model import ConvLSTM, initial_theta, make_module, unflatten
-from es.networks import make_actor, outputs_needed
+from es.networks import kernels, make_actor, outputs_needed
 from es.networks.actors import Decoder
+from es.networks.kernels import padded
 from tests.networks.descriptions import box, convlstm, discrete, mlp
 
 MLP_NETWORK, CONV_NETWORK = mlp(), convlstm()
@@ -279,3 +282,35 @@ def test_drawn_actions_have_the_probabilities_of_the_softmax(multi):
         start += count
     decoder.reset(7, None)
     assert np.array_equal(decoder.decode(0), drawn[0] if multi else drawn[0, 0])
+
+
+# ---- kernels ----
+
+
+def normal(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shown", [[], [3], [0, 499], [5, 6, 7, 250], range(100, 130)])
+def test_passing_over_zeros_changes_no_result(shown):
+    matrix, bias = normal(40, 500), normal(40)
+    weights, x = np.zeros((1 + padded(500), 40), np.float32), np.zeros(padded(500), np.float32)
+    x[shown] = normal(len(shown))
+    y, again = np.empty((2, 40), np.float32)
+    kernels.pack(matrix, bias, weights)
+    kernels.dense(weights, x, y)
+    np.testing.assert_allclose(y, matrix @ x[:500] + bias, rtol=1e-4, atol=1e-4)
+    matrix[:, 400:408] = np.inf  # times 0, NaN: not if passed over
+    kernels.pack(matrix, bias, weights)
+    kernels.dense(weights, x, again)
+    assert np.array_equal(y, again)
+
+
+def test_selu_stays_finite_and_right_at_any_size():
+    x = np.array([-1e30, -100, -88, -1, -1e-8, 0, 1e-8, 1, 100, 1e30], np.float32)
+    expected = [
+        1.0507009873554805 * (v if v > 0 else 1.6732632423543772 * math.expm1(v))
+        for v in x.astype(float)
+    ]
+    kernels.selu(x)
+    np.testing.assert_allclose(x, expected, rtol=1e-5, atol=2e-7)

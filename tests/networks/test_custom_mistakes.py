@@ -5,7 +5,8 @@ import pytest
 
 from es.errors import MisfitError
 from tests.networks.test_custom import own
-from tests.networks.test_custom_runs import PLAIN
+
+PLAIN = ("--env-name", "CartPole-v1", "--net", "tests.nets:Plain", "--n", 4, "--seed", 1)
 
 
 @pytest.mark.parametrize(
