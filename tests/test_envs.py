@@ -137,20 +137,12 @@ FIRST: Any = (OBSERVATION, {})
 NEXT: Any = (OBSERVATION, 1.0, False, False, {})
 
 
-def test_what_keeps_to_the_rules_passes():
-    check_first_step(Scripted(FIRST, NEXT), "Some-v0")
-    check_first_step(
-        Scripted(([0, 0], {}), (OBSERVATION, np.array([1]), True, False, {})), "Some-v0"
-    )
-
-
 @pytest.mark.parametrize(
     ("first", "outcome", "words"),
     [
         (burn, NEXT, "RuntimeError: motor on fire"),
         (FIRST, (OBSERVATION, 1.0, False, {}), "not enough values to unpack"),
         ((np.zeros(3), {}), NEXT, r"shape \(3,\) .* observation space the shape \(2,\)"),
-        ((None, {}), NEXT, "shape"),
         (FIRST, (np.array([0, np.inf]), 1.0, False, False, {}), "not finite"),
         (FIRST, (OBSERVATION, np.nan, False, False, {}), "reward is nan"),
         (FIRST, (OBSERVATION, np.array([1.0, 2.0]), False, False, {}), "vector.*LinearReward"),

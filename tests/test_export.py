@@ -283,7 +283,6 @@ ACTIONS: dict[str, tuple[spaces.Space, dict]] = {
     "float32": (spaces.Box(-0.4, 0.4, (3,)), {"noise": 0.5}),
     "whole numbers": (spaces.Box(-3, 9, (2, 2), np.int16), {}),
     "switches": (spaces.Box(0, 1, (5,), np.bool_), {"bins": 2}),
-    "drawn": (spaces.Discrete(5), {"sample": False}),
 }
 
 
