@@ -28,7 +28,7 @@ from es.algorithm.noise import seed_shared_generators
 from es.config import read_assignments, read_wrappers
 from es.environments import cyclic_mdp
 from es.environments.listing import register_from
-from es.environments.spaces import as_network_sees, is_image
+from es.environments.spaces import as_network_sees, as_numbers, is_image
 from es.environments.wrappers import (
     FrameSkip,
     FreshWorld,
@@ -222,14 +222,7 @@ def _check(observation: Any, space: gymnasium.Space) -> None:
     if isinstance(space, gymnasium.spaces.Dict):
         for key, part in space.items():
             _check(observation[key], part)
-        return
-    array, shape = np.asarray(observation), space.shape or ()
-    if array.shape != shape or array.dtype.kind not in "biuf":
-        raise MisfitError(
-            f"its observation has the shape {array.shape} and the type {array.dtype}, its "
-            f"observation space the shape {shape}"
-        )
-    if not np.isfinite(array).all():
+    elif not np.isfinite(as_numbers(observation, space.shape or ())).all():
         raise MisfitError("its observation holds numbers that are not finite")
 
 

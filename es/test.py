@@ -178,10 +178,8 @@ def _count(config: Config, several: bool) -> int | None:
 
     several: of each of several checkpoints.
     """
-    if config.episodes is not None:
-        return config.episodes
-    if config.video is not None:
-        return RECORDED_EPISODES
+    if config.episodes is not None or config.video is not None:
+        return config.episodes or RECORDED_EPISODES
     if config.no_render or config.json:
         return EPISODES
     return 1 if several else None

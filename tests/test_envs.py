@@ -142,7 +142,7 @@ NEXT: Any = (OBSERVATION, 1.0, False, False, {})
     [
         (burn, NEXT, "RuntimeError: motor on fire"),
         (FIRST, (OBSERVATION, 1.0, False, {}), "not enough values to unpack"),
-        ((np.zeros(3), {}), NEXT, r"shape \(3,\) .* observation space the shape \(2,\)"),
+        ((np.zeros(3), {}), NEXT, r"shape \(3,\) .* numbers in the shape \(2,\)"),
         (FIRST, (np.array([0, np.inf]), 1.0, False, False, {}), "not finite"),
         (FIRST, (OBSERVATION, np.nan, False, False, {}), "reward is nan"),
         (FIRST, (OBSERVATION, np.array([1.0, 2.0]), False, False, {}), "vector.*LinearReward"),

@@ -12,7 +12,8 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 from gymnasium.wrappers import FlattenObservation, TransformObservation
 
-from es.errors import UsageError
+from es.algorithm.noise import DoubleArray
+from es.errors import MisfitError, UsageError
 
 MAX_CHANNELS = 4  # of an image: gray, RGB, RGBA, or as many frames
 MIN_SIDE = 28  # of an image: smaller arrays are grids of codes, whose mean says nothing
@@ -82,19 +83,29 @@ def as_network_sees(env: gymnasium.Env, name: str, *, keeps_shape: bool = False)
 
 def split(space: spaces.Space, observation: Any) -> list[Any] | None:
     """Return the observations in a batch, as a vector environment has it; None for a single one."""
-    count = _count(space, observation)
-    return None if count is None else [*iterate(batch_space(space, count), observation)]
+    part, first = space, observation
+    while isinstance(part, spaces.Dict | spaces.Tuple):
+        key: Any = next(iter(part)) if isinstance(part, spaces.Dict) else 0
+        part, first = part[key], first[key]
+    shape = np.shape(first)
+    if len(shape) != len(part.shape or ()) + 1:
+        return None
+    return [*iterate(batch_space(space, shape[0]), observation)]
 
 
-def _count(space: spaces.Space, observation: Any) -> int | None:
-    """Return how many observations are in a batch, by the first part of it; None: it is none."""
-    if isinstance(space, spaces.Dict):
-        key = next(iter(space))
-        return _count(space[key], observation[key])
-    if isinstance(space, spaces.Tuple):
-        return _count(space[0], observation[0])
-    shape = np.shape(observation)
-    return shape[0] if len(shape) == len(space.shape or ()) + 1 else None
+def as_numbers(observation: Any, shape: tuple[int, ...]) -> DoubleArray:
+    """Return an observation as a new array; raise MisfitError if it is none of this shape."""
+    try:
+        array = np.asarray(observation)
+    except ValueError:
+        array = np.empty(0, object)  # a list of lists of different lengths
+    if array.shape != shape or array.dtype.kind not in "biuf":
+        raise MisfitError(
+            f"its observation has the shape {array.shape} and the type {array.dtype}, and should "
+            f"hold numbers in the shape {shape}",
+            steps_ago=1,
+        )
+    return array.astype(np.float64, "C")
 
 
 def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:

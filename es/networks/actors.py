@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from es.algorithm.noise import DoubleArray, FloatArray, action_noise, action_samples
-from es.errors import MisfitError
+from es.environments.spaces import as_numbers
 from es.networks import clip_of, kernels, outputs_needed, split
 from es.networks.kernels import CHANNELS, padded
 
@@ -27,21 +27,6 @@ def aligned(*shape: int) -> FloatArray:
     padded = np.zeros(size + 15, np.float32)
     start = -padded.ctypes.data // 4 % 16
     return padded[start : start + size].reshape(shape)
-
-
-def as_numbers(observation: Any, shape: tuple[int, ...]) -> DoubleArray:
-    """Return an observation as a new array; raise MisfitError if it is none of this shape."""
-    try:
-        array = np.asarray(observation)
-    except ValueError:
-        array = np.empty(0, object)  # a list of lists of different lengths
-    if array.shape != shape or array.dtype.kind not in "biuf":
-        raise MisfitError(
-            f"its observation has the shape {array.shape} and the type {array.dtype}, and should "
-            f"hold numbers in the shape {shape}",
-            steps_ago=1,
-        )
-    return array.astype(np.float64, "C")
 
 
 class NetworkActor:

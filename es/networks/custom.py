@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from es.algorithm.noise import FloatArray, seed_shared_generators
 from es.config import Config, read_assignments
 from es.environments.images import OBSERVATIONS
-from es.environments.spaces import describe_actions
+from es.environments.spaces import as_numbers, describe_actions
 from es.errors import UsageError, as_usage_error, find_named
 from es.networks import clip_of, kernels, outputs_needed, split
-from es.networks.actors import NetworkActor, NoiseSeeds, as_numbers
+from es.networks.actors import NetworkActor, NoiseSeeds
 
 RESERVED = ("optimizer.", "normalizer.", "sigma.", "vbn_batch")  # names in checkpoints
 
