@@ -53,9 +53,9 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         return test.test(loaders, interrupts, several=os.path.isdir(restore))
     config, checkpoint = _resolve(given, file)
     if not restore:
-        from es.envs import require_env
+        from es.envs import find_env
 
-        require_env(config.env_name)
+        find_env(config.env_name)
         if loud:
             if "env_name" not in chosen:
                 _say(

@@ -9,6 +9,7 @@ True` if observations keep their shapes, for --net.
 
 import copy
 import dataclasses
+import itertools
 import os
 import random
 import re
@@ -27,7 +28,7 @@ from es.algorithm.noise import seed_shared_generators
 from es.config import read_assignments, read_wrappers
 from es.environments import cyclic_mdp
 from es.environments.listing import register_from
-from es.environments.spaces import as_network_sees, is_image
+from es.environments.spaces import as_network_sees, as_numbers, is_image
 from es.environments.wrappers import (
     FrameSkip,
     FreshWorld,
@@ -43,10 +44,6 @@ from es.rollouts.episode import as_number
 OLD_ATARI_NAME = re.compile(r"(\w+)Deterministic-v([034])")
 FRAME_SKIPS = {"SpaceInvaders": 3}  # with 4, the frames that are seen would never show its shots
 OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
-RESERVED = {
-    "render_mode": "--test shows the policy. Remove it",
-    "max_episode_steps": "give --max-episode-length instead",
-}
 BOX2D = "gymnasium.envs.box2d."
 SAMPLING_NOTHING = ("gymnasium.envs.", "ale_py.")  # no environment there draws from its spaces
 
@@ -67,12 +64,8 @@ def describe_env(
     keeps_shape: whether observations keep their shapes, for a --net module. Raise UsageError if
     there is no such environment or the settings do not fit.
     """
-    arguments = read_assignments(assignments)
-    for key, remedy in RESERVED.items():
-        if key in arguments:
-            raise UsageError(f"--env-kwargs {key}={arguments[key]}: {remedy}")
-    name, kwargs, spec = _find(name)
-    kwargs |= arguments
+    name, kwargs, spec = find_env(name)
+    kwargs |= read_assignments(assignments)
     description = {"id": name, "kwargs": kwargs, "frame_skip": frame_skip or 1, "noop_max": 0}
     # Older checkpoints lack the keys of settings that they do not use.
     if env_wrapper:
@@ -80,13 +73,11 @@ def describe_env(
     if keeps_shape:
         description["shaped"] = True
     if not _is_atari(name, spec):
-        for flag, is_given in (
-            (f"--noop-max {noop_max}", noop_max),
-            (f"--sticky-actions {sticky_actions}", sticky_actions is not None),
-            ("--fire-reset", fire_reset),
-        ):
-            if is_given:
-                raise UsageError(f"{flag} applies only to Atari games. Remove it for {name}")
+        if noop_max or sticky_actions is not None or fire_reset:
+            raise UsageError(
+                "--noop-max, --sticky-actions and --fire-reset apply only to Atari games. Remove "
+                f"them for {name}"
+            )
         return description
     if frame_skip is not None:
         kwargs["frameskip"] = frame_skip
@@ -96,20 +87,12 @@ def describe_env(
     return description | ({"fire_reset": True} if fire_reset else {})
 
 
-def require_env(name: str) -> None:
-    """Raise UsageError if there is no environment of this name."""
-    _find(name)
-
-
-def make_env(
-    env: Mapping[str, Any], render_mode: str | None = None, *, preprocess: bool = True
-) -> gymnasium.Env:
+def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasium.Env:
     """Make the described environment; an episode depends on its seed and actions alone.
 
     The environment does not end episodes after `max_steps`: the loop, which counts steps anyway,
     does. Images are preprocessed to (1, 42, 42) float32, in a buffer that the next step writes
-    over; all other observations are vectors. preprocess: False leaves all observations as
-    Gymnasium has them. Raise UsageError if it cannot be made.
+    over; all other observations are vectors. Raise UsageError if it cannot be made.
     """
     made = make_bare_env(env, render_mode)
     if not type(made).__module__.startswith(SAMPLING_NOTHING):
@@ -119,28 +102,21 @@ def make_env(
         made = FreshWorld(made)
     if env["frame_skip"] > 1:
         made = FrameSkip(made, env["frame_skip"])
-    if preprocess:
-        made = _preprocessed(made, env)
-    if env["noop_max"]:
-        is_atari = isinstance(made.unwrapped, ale_py.AtariEnv)
-        made = RandomStart(made, env["noop_max"], noops=is_atari)
-    if not env.get("fire_reset"):
-        return made
-    from es.environments.atari import FireOnNewLife  # this loads kernels
-
-    try:
-        return FireOnNewLife(made)
-    except ValueError as error:
-        raise UsageError(f"--fire-reset: {env['id']} {error}. Remove the flag") from error
-
-
-def _preprocessed(made: gymnasium.Env, env: Mapping[str, Any]) -> gymnasium.Env:
     takes_codes = isinstance(made.action_space, gymnasium.spaces.Discrete)
     if type(made) is ale_py.AtariEnv and takes_codes and is_image(made.observation_space):
         from es.environments.atari import AtariImages  # this loads kernels
 
-        return AtariImages(made)
-    return as_network_sees(made, env["id"], keeps_shape=env.get("shaped", False))
+        made = AtariImages(made)
+    else:
+        made = as_network_sees(made, env["id"], keeps_shape=env.get("shaped", False))
+    if env["noop_max"]:
+        is_atari = isinstance(made.unwrapped, ale_py.AtariEnv)
+        made = RandomStart(made, env["noop_max"], noops=is_atari)
+    if env.get("fire_reset"):
+        from es.environments.atari import FireOnNewLife  # this loads kernels
+
+        made = FireOnNewLife(made)
+    return made
 
 
 class Preprocessor:
@@ -151,11 +127,8 @@ class Preprocessor:
 
     def __init__(self, bare: gymnasium.Env, env: Mapping[str, Any]) -> None:
         preprocessed = as_network_sees(bare, env["id"], keeps_shape=env.get("shaped", False))
-        self._wrappers: list[Any] = []  # the innermost first
-        for layer in layers(preprocessed):
-            if layer is bare:
-                break
-            self._wrappers.insert(0, layer)
+        outermost_first = itertools.takewhile(lambda layer: layer is not bare, layers(preprocessed))
+        self._wrappers: list[Any] = [*outermost_first][::-1]
 
     def reset(self) -> None:
         """Start an episode."""
@@ -249,14 +222,7 @@ def _check(observation: Any, space: gymnasium.Space) -> None:
     if isinstance(space, gymnasium.spaces.Dict):
         for key, part in space.items():
             _check(observation[key], part)
-        return
-    array, shape = np.asarray(observation), space.shape or ()
-    if array.shape != shape or array.dtype.kind not in "biuf":
-        raise MisfitError(
-            f"its observation has the shape {array.shape} and the type {array.dtype}, its "
-            f"observation space the shape {shape}"
-        )
-    if not np.isfinite(array).all():
+    elif not np.isfinite(as_numbers(observation, space.shape or ())).all():
         raise MisfitError("its observation holds numbers that are not finite")
 
 
@@ -312,7 +278,7 @@ def _loop_counts(env: Mapping[str, Any], spec: EnvSpec) -> bool:
     return not wrapped and env["frame_skip"] == 1
 
 
-def _find(name: str) -> tuple[str, dict[str, Any], EnvSpec]:
+def find_env(name: str) -> tuple[str, dict[str, Any], EnvSpec]:
     """Return the id, arguments and spec of a name, which may be an old one of Atari.
 
     Raise UsageError if there is no such environment.

@@ -42,34 +42,12 @@ class MLP(nn.Module):
         return self.actor_linear(x), None
 
 
-class VirtualBatchNorm(nn.Module):
-    """Normalise each channel by its mean and deviation over a fixed batch, scale and shift it.
-
-    Salimans et al. 2016, section 3.5, without the example's own share in the statistics, as in
-    Salimans et al. 2017, section 2.2. images: (N, 32, side, side).
-    """
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(channels))
-        self.bias = nn.Parameter(torch.zeros(channels))
-        self.register_buffer("mean", torch.zeros(channels), persistent=False)
-        self.register_buffer("variance", torch.ones(channels), persistent=False)
-
-    def refer_to(self, images: Tensor) -> None:
-        """Take the statistics of the fixed batch."""
-        self.variance, self.mean = torch.var_mean(images, dim=(0, 2, 3), correction=0)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the normalised images."""
-        return functional.batch_norm(images, self.mean, self.variance, self.weight, self.bias)
-
-
 class ConvLSTM(nn.Module):
     """Four convolutions (42 -> 21 -> 11 -> 6 -> 3 pixels a side) and an LSTM cell of 256 units.
 
-    vbn: virtual batch normalisation between each convolution, then without a bias, and its
-    activation. Observation: (1, 42, 42) float32; result: (outputs,).
+    vbn: virtual batch normalisation (Salimans et al. 2016, section 3.5, without the example's own
+    share in the statistics, as in Salimans et al. 2017, section 2.2) between each convolution, then
+    without a bias, and its activation. Observation: (1, 42, 42) float32; result: (outputs,).
     """
 
     def __init__(self, channels: int, outputs: int, *, vbn: bool = False) -> None:
@@ -77,9 +55,10 @@ class ConvLSTM(nn.Module):
         for number, inputs in enumerate((channels, 32, 32, 32), 1):
             conv = nn.Conv2d(inputs, 32, 3, stride=2, padding=1, bias=not vbn)
             self.add_module(f"conv{number}", conv)
-            self.add_module(f"norm{number}", VirtualBatchNorm(32) if vbn else nn.Identity())
+            self.add_module(f"norm{number}", nn.BatchNorm2d(32) if vbn else nn.Identity())
         self.lstm = nn.LSTMCell(32 * 3 * 3, 256)
         self.actor_linear = nn.Linear(256, outputs)
+        self.eval()  # normalise by the statistics that `refer_to` takes
 
     def refer_to(self, vbn_batch: Tensor) -> None:
         """Take the statistics of virtual batch normalisation from a batch: (N, 1, 42, 42)."""
@@ -98,7 +77,7 @@ class ConvLSTM(nn.Module):
             x = getattr(self, f"conv{number}")(x)
             norm = getattr(self, f"norm{number}")
             if refer:
-                norm.refer_to(x)
+                norm.running_var, norm.running_mean = torch.var_mean(x, (0, 2, 3), correction=0)
             x = functional.selu(norm(x))
         return x
 
@@ -115,7 +94,7 @@ def with_shapes(network: Mapping[str, Any]) -> dict[str, Any]:
     """Return the description with the "shapes" of the module's parameters."""
     with torch.device("meta"):  # shapes alone: nothing is allocated or drawn
         module = make_module(network)
-    shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
+    shapes = {name: list(parameter.shape) for name, parameter in module.named_parameters()}
     return {**network, "shapes": shapes}
 
 
@@ -123,7 +102,7 @@ def initial_theta(network: Mapping[str, Any], seed: int) -> FloatArray:
     """Return parameters by torch's default initialisation, drawn from `seed`: (P,) float32."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return flatten(network, make_module(network).state_dict())
+        return flatten(network, dict(make_module(network).named_parameters()))
 
 
 def flatten(network: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> FloatArray:

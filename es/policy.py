@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 import gymnasium
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from es.algorithm.noise import DoubleArray, FloatArray, Stream, derive_seeds
 from es.algorithm.shaping import mean_and_std
 from es.algorithm.statistics import Normalizer
 from es.checkpoint import Checkpoint, Counters
-from es.config import FIELDS, Config, flag_with_value
+from es.config import FIELDS, OF_OUR_NETWORKS, Config, flag_with_value
 from es.environments.spaces import describe_actions, split
 from es.envs import (
     Preprocessor,
@@ -136,23 +136,44 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
     if complaint:
         raise RunError(f"--env-name {config.env_name}: cannot be played ({complaint})")
     saved = checkpoint.parameters if checkpoint else None
-    module = initial = None
+    custom = None
+    (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
     if config.net:
         from es.networks.custom import describe_custom
 
-        network, module, initial = describe_custom(
-            config, env.observation_space, env.action_space, actions, saved
+        of_ours = f"the program's networks; --net-kwargs gives --net {config.net} its arguments"
+        _refuse(config, OF_OUR_NETWORKS, of_ours)
+        network, custom, theta = describe_custom(
+            config, env.observation_space, env.action_space, actions, saved, seed
         )
     else:
         network = with_shapes(describe_network(config, env.observation_space.shape or (), actions))
+        theta = initial_theta(network, seed)
+        if config.init == "zero":
+            theta[:] = 0
     if saved is not None:
-        theta = _fitting(config, network, saved, module.untrained if module else {})
-    else:
-        theta = initial if initial is not None else _new_parameters(config, network)
-    vbn_batch = _vbn_batch(config, environment, checkpoint) if network.get("vbn") else None
+        untrained = custom.untrained if custom else {}
+        try:
+            theta = flatten(network, {name: saved[name] for name in saved if name not in untrained})
+        except ValueError as error:
+            given = f"--net {config.net}" if config.net else f"--env-name {config.env_name}"
+            raise UsageError(
+                f"--restore {config.restore}: does not fit {given}: {error}"
+            ) from error
+    before = checkpoint.config if checkpoint else None
+    vbn_batch = normalizer = None
+    if network.get("vbn"):
+        if checkpoint and before and before.vbn:
+            vbn_batch = cast(Tensor, checkpoint.vbn_batch).numpy()
+        else:
+            vbn_batch = _new_vbn_batch(config, environment)
+    if network.get("normalize"):
+        normalizer = Normalizer(network["inputs"], config.obs_std_floor)
+        if checkpoint and before and before.obs_norm:
+            normalizer.load(checkpoint.normalizer or {})
     recipe = Recipe(
         partial(make_env, environment),
-        partial(make_actor, network, vbn_batch, module),
+        partial(make_actor, network, vbn_batch, custom),
         max_steps(environment),
         config.param_fraction,
         config.reward_clip or None,
@@ -163,9 +184,9 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
         network=network,
         recipe=recipe,
         theta=theta,
-        normalizer=_normalizer(config, network, checkpoint),
+        normalizer=normalizer,
         vbn_batch=vbn_batch,
-        custom=module,
+        custom=custom,
         update=checkpoint.counters.update if checkpoint else 0,
         drawable=drawable,
         repeatable=repeatable,
@@ -218,83 +239,38 @@ def _refuse(config: Config, names: Sequence[str], others: str) -> None:
             raise UsageError(f"{given} applies only to {others}. Remove it")
 
 
-def _new_parameters(config: Config, network: dict[str, Any]) -> FloatArray:
-    (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
-    theta = initial_theta(network, seed)
-    return np.zeros_like(theta) if config.init == "zero" else theta
+def _new_vbn_batch(config: Config, environment: dict[str, Any]) -> FloatArray:
+    from es.environments.images import gather_frames  # this loads kernels
+
+    (seed,) = derive_seeds(config.seed or 0, 0, Stream.VBN_BATCH, 1)
+    blame = as_usage_error(f"--env-name {config.env_name}: cannot be played")
+    with blame, closing(make_env(environment)) as env:
+        return gather_frames(env, seed)
 
 
-def _fitting(
-    config: Config,
-    network: dict[str, Any],
-    saved: Mapping[str, torch.Tensor],
-    untrained: Collection[str],
-) -> FloatArray:
-    """Return a checkpoint's parameters. Raise UsageError if they are not the network's."""
-    try:
-        return flatten(network, {name: saved[name] for name in saved if name not in untrained})
-    except ValueError as error:
-        given = f"--net {config.net}" if config.net else f"--env-name {config.env_name}"
-        raise UsageError(f"--restore {config.restore}: does not fit {given}: {error}") from error
-
-
-def _vbn_batch(
-    config: Config, environment: dict[str, Any], checkpoint: Checkpoint | None
-) -> FloatArray:
-    """Return the batch of virtual batch normalisation: the checkpoint's, or else a new one."""
-    if checkpoint is None or not checkpoint.config or not checkpoint.config.vbn:
-        (seed,) = derive_seeds(config.seed or 0, 0, Stream.VBN_BATCH, 1)
-        blame = as_usage_error(f"--env-name {config.env_name}: cannot be played")
-        with blame, closing(make_env(environment)) as env:
-            from es.environments.images import gather_frames  # this loads kernels
-
-            return gather_frames(env, seed)
-    batch = checkpoint.vbn_batch
-    if batch is None or not len(batch) or not batch.isfinite().all():
-        raise UsageError(f"--restore {config.restore}: is damaged (its vbn_batch)")
-    return batch.numpy()
-
-
-def _normalizer(
-    config: Config, network: Mapping[str, Any], checkpoint: Checkpoint | None
-) -> Normalizer | None:
-    """Return the statistics of observations if they are normalised: the checkpoint's, or new."""
-    if not network.get("normalize"):
-        return None
-    normalizer = Normalizer(network["inputs"], config.obs_std_floor)
-    if checkpoint and checkpoint.config and checkpoint.config.obs_norm:
-        try:
-            normalizer.load(checkpoint.normalizer or {})
-        except (LookupError, ValueError) as error:
-            raise UsageError(f"--restore {config.restore}: is damaged ({error!r})") from error
-    return normalizer
-
-
-class Player:
+class EpisodeActor:
     """A policy in one episode, with a memory of its own."""
 
     def __init__(self, policy: Policy, bare: gymnasium.Env) -> None:
         from es.environments.atari import FireOnNewLife  # this loads kernels
-        from es.networks.actors import make_decoder
+        from es.networks.actors import Decoder
 
         environment, actions = policy.environment, policy.network["actions"]
         self._actor = actor = cast(Any, policy.recipe.make_actor())
         self._preprocess = Preprocessor(bare, environment)
         self._fire = FireOnNewLife(bare) if environment.get("fire_reset") else None
         self._repeats = environment["frame_skip"]
-        # The decoder of a policy that draws its actions, for the largest outputs.
-        largest = actions | {"sample": False}
-        draws = actions.get("sample")
-        self._largest = make_decoder(largest, actor.outputs) if draws else None
+        # For --sample-actions, where the actor draws.
+        self._likeliest = Decoder(actions | {"sample": False}, actor.outputs).decode
 
     def bind(self, theta: FloatArray, statistics: DoubleArray | None) -> None:
         """Play these parameters, (P,) float32, with the statistics of a `Snapshot`, from now on."""
         self._actor.bind(theta, statistics)
         self.reset()
 
-    def reset(self, seed: int | None = None, index: int = 0) -> None:
-        """Start an episode, in which --sample-actions draws by seed + index."""
-        self._actor.reset(None if seed is None else seed + index)
+    def reset(self, seed: int | None = None) -> None:
+        """Start an episode, in which --sample-actions draws by a seed."""
+        self._actor.reset(seed)
         self._preprocess.reset()
         if self._fire:
             self._fire.start_episode()
@@ -308,8 +284,8 @@ class Player:
         if not self._steps_left:
             self._action = self._actor.act(self._preprocess(observation))
             self._steps_left = self._repeats
-            if greedy and self._largest:
-                self._action = self._largest(int(self._actor.outputs.argmax()))
+            if greedy:
+                self._action = self._likeliest(int(self._actor.outputs.argmax()))
         self._steps_left -= 1
         return self._fire.replace(self._action, lives) if self._fire else self._action
 
@@ -332,8 +308,8 @@ class LoadedPolicy:
         self._seed: int | None = None  # of the episodes that begin
         with closing(make_bare_env(environment)) as bare:
             self._space = bare.observation_space
-            self._make_player = partial(Player, policy, bare)
-            self._players = [self._make_player()]
+            self._make_actor = partial(EpisodeActor, policy, bare)
+        self._actors: list[EpisodeActor] = []  # of the episodes in a batch, by their places
         repeats, opens = environment["frame_skip"] > 1, environment.get("fire_reset")
         self._remembers = policy.network["kind"] != "mlp" or repeats or bool(opens)
         self.bind(policy.theta, policy.statistics, checkpoint.counters)
@@ -342,8 +318,8 @@ class LoadedPolicy:
         """Play these parameters, (P,) float32, with the statistics of a `Snapshot`, from now on."""
         self._bound = theta, statistics
         self.update, self.frames = counters.update, counters.frames
-        for player in self._players:
-            player.bind(theta, statistics)
+        for actor in self._actors:
+            actor.bind(theta, statistics)
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
         """Return the environment that the policy plays; raise UsageError if it cannot be made."""
@@ -356,10 +332,10 @@ class LoadedPolicy:
         """
         if which is None:
             self._seed = seed
-        chosen = [True] * len(self._players) if which is None else which
-        for index, (player, ends) in enumerate(zip(self._players, chosen, strict=False)):
+        chosen = [True] * len(self._actors) if which is None else which
+        for index, (actor, ends) in enumerate(zip(self._actors, chosen, strict=False)):
             if ends:
-                player.reset(seed, index)
+                actor.reset(None if seed is None else seed + index)
 
     def __call__(self, observation: Any, info: Mapping[str, Any] | None = None) -> Any:
         """Return the action for an observation, or the actions for a batch: (N, ...).
@@ -369,21 +345,19 @@ class LoadedPolicy:
         a policy trained with --fire-reset of lost lives. Raise ValueError for an observation of
         another shape.
         """
-        lives = (info or {}).get("lives", 0)
         batch = split(self._space, observation)
-        if batch is None:
-            return self._players[0].act(observation, lives)
-        all_lives = np.broadcast_to(lives, len(batch))
-        players = self._first_players(len(batch))
-        return np.array([*map(Player.act, players, batch, all_lives)])
+        parts = [observation] if batch is None else batch
+        lives = np.broadcast_to((info or {}).get("lives", 0), len(parts))
+        actions = [*map(EpisodeActor.act, self._first_actors(len(parts)), parts, lives)]
+        return actions[0] if batch is None else np.array(actions)
 
     def predict(
         self,
         observation: Any,
-        state: list[Player] | None = None,
+        state: list[EpisodeActor] | None = None,
         episode_start: Any = None,
         deterministic: bool = False,
-    ) -> tuple[Any, list[Player] | None]:
+    ) -> tuple[Any, list[EpisodeActor] | None]:
         """Return the actions and the state for the next call, as Stable-Baselines3's models do.
 
         observation: as for a call. state: what the previous call returned; None begins an episode.
@@ -391,31 +365,32 @@ class LoadedPolicy:
         deterministic: draw no actions. Raise ValueError if these do not fit.
         """
         batch = split(self._space, observation)
-        count = 1 if batch is None else len(batch)
+        parts = [observation] if batch is None else batch
         if state is not None:
-            players = state
+            actors = state
         elif self._remembers:
-            players = [self._new_player(index) for index in range(count)]
+            actors = [self._new_actor(index) for index in range(len(parts))]
         else:
-            players = self._first_players(count)
-        starts = np.broadcast_to(False if episode_start is None else episode_start, len(players))
+            actors = self._first_actors(len(parts))
+        starts = np.broadcast_to(False if episode_start is None else episode_start, len(actors))
         actions = []
-        for player, part, begins in zip(players, batch or [observation], starts, strict=True):
+        for actor, part, begins in zip(actors, parts, starts, strict=True):
             if begins:
-                player.reset()
-            actions.append(player.act(part, greedy=deterministic))
-        result = actions[0] if batch is None else actions
-        return np.array(result), (players if self._remembers else None)
+                actor.reset()
+            actions.append(actor.act(part, greedy=deterministic))
+        return np.array(actions[0] if batch is None else actions), (
+            actors if self._remembers else None
+        )
 
-    def _new_player(self, index: int) -> Player:
-        player = self._make_player()
-        player.bind(*self._bound)
-        player.reset(self._seed, index)
-        return player
+    def _new_actor(self, index: int) -> EpisodeActor:
+        actor = self._make_actor()
+        actor.bind(*self._bound)
+        actor.reset(None if self._seed is None else self._seed + index)
+        return actor
 
-    def _first_players(self, count: int) -> list[Player]:
-        self._players += [*map(self._new_player, range(len(self._players), count))]
-        return self._players[:count]
+    def _first_actors(self, count: int) -> list[EpisodeActor]:
+        self._actors += [*map(self._new_actor, range(len(self._actors), count))]
+        return self._actors[:count]
 
 
 def load_policy(

@@ -84,7 +84,8 @@ def _test(
     if several:
         say(f"{config.restore}, update {update}:")
     # The scores are those of the run's own evaluation, which has the same seeds.
-    seeds = evaluation_seeds(config.seed or 0, policy.update)
+    all_seeds = evaluation_seeds(config.seed or 0, policy.update)
+    seeds: list[int] = []
     episodes: list[Episode] = []
     ended: WindowClosed | Interrupted | None = None
     with ExitStack() as stack:
@@ -93,13 +94,13 @@ def _test(
             stack.callback(video.discard)  # unless it is saved
         try:
             with RichConsole(quiet=quiet).status("") as status:  # on a terminal alone
-                for index, seed in enumerate(itertools.islice(seeds, _count(config, several))):
-                    status.update(f"Playing episode {index + 1} ...")
+                for seed in itertools.islice(all_seeds, _count(config, several)):
+                    status.update(f"Playing episode {len(episodes) + 1} ...")
                     with interrupts.allowed():
                         episodes.append(_play(env, actor, seed, cap, config.env_name))
-                    episode = episodes[-1]
-                    reward = f"reward {episode.episode_return:.2f}"
-                    say(f"Episode {index + 1}: {reward}, {episode.steps} steps")
+                    seeds.append(seed)
+                    reward, steps = episodes[-1]
+                    say(f"Episode {len(episodes)}: reward {reward:.2f}, {steps} steps")
         except (WindowClosed, Interrupted) as early:
             ended = early
         finally:
@@ -110,14 +111,27 @@ def _test(
                     flush=True,
                 )
         if episodes:
-            mean, std = mean_and_std(returns := [episode.episode_return for episode in episodes])
-            lowest, highest = min(returns), max(returns)
-            print(
-                _as_json(config, policy, update, episodes)
-                if config.json
-                else f"{counted(len(episodes), 'episode')}: mean {mean:.2f}, standard deviation "
-                f"{std:.2f}, min {lowest:.2f}, max {highest:.2f}"
+            returns = [episode.episode_return for episode in episodes]
+            mean, std = mean_and_std(returns)
+            figures = {"mean": mean, "std": std, "min": min(returns), "max": max(returns)}
+            line = (
+                f"{counted(len(episodes), 'episode')}: mean {mean:.2f}, standard deviation "
+                f"{std:.2f}, min {min(returns):.2f}, max {max(returns):.2f}"
             )
+            if config.json:  # which has no word for numbers that are not finite
+                line = json.dumps({
+                    "checkpoint": config.restore,
+                    "env_name": config.env_name,
+                    "update": update,
+                    "seed": config.seed,
+                    "stochastic_start": config.stochastic_start or 0,
+                    "episodes": len(episodes),
+                    **{name: _finite(figure) for name, figure in figures.items()},
+                    "returns": [_finite(each) for each in returns],
+                    "lengths": [episode.steps for episode in episodes],
+                    "seeds": seeds[: len(episodes)],
+                })  # fmt: skip
+            print(line)
         if video and video.frames:
             path = video.path
             if several and episodes:
@@ -164,37 +178,11 @@ def _count(config: Config, several: bool) -> int | None:
 
     several: of each of several checkpoints.
     """
-    if config.episodes is not None:
-        return config.episodes
-    if config.video is not None:
-        return RECORDED_EPISODES
+    if config.episodes is not None or config.video is not None:
+        return config.episodes or RECORDED_EPISODES
     if config.no_render or config.json:
         return EPISODES
     return 1 if several else None
-
-
-def _as_json(
-    config: Config, policy: Policy, update: int | None, episodes: Sequence[Episode]
-) -> str:
-    """Return one line; null stands for numbers that are not finite, which JSON does not have."""
-    returns = [episode.episode_return for episode in episodes]
-    mean, std = mean_and_std(returns)
-    figures = {"mean": mean, "std": std, "min": min(returns), "max": max(returns)}
-    seeds = evaluation_seeds(config.seed or 0, policy.update)
-    return json.dumps(
-        {
-            "checkpoint": config.restore,
-            "env_name": config.env_name,
-            "update": update,
-            "seed": config.seed,
-            "stochastic_start": config.stochastic_start or 0,
-            "episodes": len(episodes),
-            **{name: _finite(figure) for name, figure in figures.items()},
-            "returns": [_finite(each) for each in returns],
-            "lengths": [episode.steps for episode in episodes],
-            "seeds": [*itertools.islice(seeds, len(episodes))],
-        }
-    )
 
 
 def _finite(number: float) -> float | None:

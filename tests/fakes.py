@@ -121,16 +121,6 @@ class Starting(Counting):
         return super().reward(action, over)
 
 
-# A module that starts a process and then lingers.
-LINGERING = """
-import subprocess, sys, time
-process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-open("pid", "w").write(str(process.pid))
-open("begun", "w")
-time.sleep(3600)
-"""
-
-
 class Summing:
     """Acts with the sum of its parameters."""
 

@@ -95,24 +95,18 @@ class Failing(nn.Module):
 
     def __init__(self, observations: Any, actions: Any, place: str) -> None:
         super().__init__()
-        if place == "made":
-            raise KeyError("boom")
         self.place, self.calls = place, 0
-        kind = torch.float64 if place == "double" else torch.float32
-        self.head = nn.Linear(observations.shape[0], count_outputs(actions), dtype=kind)
+        self.head = nn.Linear(observations.shape[0], count_outputs(actions))
         if place == "frozen":
             self.requires_grad_(False)
         if place == "reserved":
             self.optimizer = nn.Linear(1, 1)
-        if place == "unsaved":
-            self.register_buffer("mask", torch.zeros(1, dtype=torch.bfloat16))
 
     def forward(self, observation: Tensor, state: Any) -> Any:
         self.calls += 1
         if self.place == "forward" or (self.place == "later" and self.calls > 3):
             raise KeyError("boom")
-        outputs = self.head(observation.to(self.head.weight.dtype))
-        return {"text": "outputs", "batch": outputs[None]}.get(self.place, outputs)
+        return "outputs" if self.place == "text" else self.head(observation)
 
 
 def no_module(observations: Any, actions: Any) -> str:

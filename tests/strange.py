@@ -105,12 +105,3 @@ for name, (observations, actions) in SPACES.items():
         kwargs={"observations": observations, "actions": actions},
         max_episode_steps=4,
     )
-
-
-class Forgetful(gymnasium.Env):
-    """Has no action space."""
-
-    observation_space = BOX
-
-
-gymnasium.register("Forgetful-v0", "tests.strange:Forgetful")

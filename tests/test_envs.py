@@ -1,14 +1,11 @@
 import re
 from typing import Any
 
-import ale_py
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
-from gymnasium.envs.registration import WrapperSpec
 
-from es.environments.wrappers import FreshWorld
 from es.envs import check_first_step, describe_env, make_env, max_steps, register_creator
 from es.errors import UsageError
 from tests.processes import run_python
@@ -47,10 +44,9 @@ def test_an_episode_depends_on_its_seed_and_actions_alone(name):
     other.close()
 
 
-@pytest.mark.parametrize("name", ["CarRacing-v3", "LunarLander-v3"])
-def test_a_fresh_world_is_like_the_one_that_the_environment_made(name):
+def test_a_fresh_world_is_like_the_one_that_the_environment_made():
     found = []
-    for env in (make_env(describe_env(name)), gymnasium.make(name)):
+    for env in (make_env(describe_env("LunarLander-v3")), gymnasium.make("LunarLander-v3")):
         env.reset(seed=3)
         env.action_space.seed(3)
         for _ in range(30):
@@ -60,35 +56,19 @@ def test_a_fresh_world_is_like_the_one_that_the_environment_made(name):
     assert found[0] == found[1]
 
 
-def test_fresh_worlds_are_needed():
-    """If this fails, Gymnasium has mended BipedalWalker, and FreshWorld can go."""
-    env = make_env(describe_env("BipedalWalker-v3"))
-    assert isinstance(env, FreshWorld)
-    stale = env.env
-    expected = play(stale, 7, 200)
-    for seed in range(5):
-        play(stale, seed, 200)
-    assert play(stale, 7, 200) != expected
-
-
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
         ("CartPole", "--list-envs WORD"),
         ("cartpole-v1", "Did you mean: `CartPole`?"),
-        ("tests.awful:Awfull-v0", "Did you mean: `Awful`?"),
         ("tests.strange:Strange", "one that a module registers is MODULE:NAME"),
+        ("no.such.module:Env-v0", "cannot import no.such.module"),
+        ("Pong/Pong/Pong-v1", "no such environment"),
     ],
 )
 def test_an_unknown_name_is_an_error_with_a_hint(typed, words):
     with pytest.raises(UsageError, match=f"--env-name {typed}: .*{re.escape(words)}"):
         describe_env(typed)
-
-
-@pytest.mark.parametrize("name", ["", "x", "no.such.module:Env-v0", "Pong/Pong/Pong-v1"])
-def test_hopeless_names_are_errors_too(name):
-    with pytest.raises(UsageError, match=r"no such environment|cannot import"):
-        describe_env(name)
 
 
 def test_a_class_stands_for_its_newest_version():
@@ -100,66 +80,12 @@ def test_a_broken_constructor_is_an_error():
         make_env(describe_env("CartPole-v1", ["nonsense=1"]))
 
 
-class Broken(gymnasium.Env):
-    def __init__(self, *, error: Exception) -> None:
-        raise error
-
-
-@pytest.mark.parametrize("error", [AssertionError(), TypeError("no\nnumber")])
-def test_an_error_of_a_constructor_is_told_with_its_type_and_place(register, error):
-    said = r"AssertionError|TypeError: no number"
-    with pytest.raises(UsageError, match=rf"(?s)cannot be made \(({said})\)\n.*{__file__}"):
-        register("Broken-v0", entry_point=Broken, kwargs={"error": error})
-
-
 def test_an_error_of_a_module_is_told_with_its_type_and_place(tmp_path, monkeypatch):
     (tmp_path / "broken_module.py").write_text("import gymnasium\nassert not gymnasium\n")
     monkeypatch.syspath_prepend(tmp_path)
     said = r"\(AssertionError\)(?s:.*)broken_module.py\", line 2"
     with pytest.raises(UsageError, match=f"cannot import broken_module {said}"):
         describe_env("broken_module:Env-v0")
-
-
-class Generous(ale_py.AtariEnv):  # type: ignore[misc]
-    def step(self, action):
-        observation, reward, *rest = super().step(action)
-        return observation, reward + 100, *rest
-
-
-@pytest.fixture
-def register():
-    names = []
-
-    def add(name, **keywords):
-        gymnasium.register(name, **keywords)
-        names.append(name)
-        return make_env(describe_env(name)), max_steps(describe_env(name))
-
-    yield add
-    for name in names:
-        del gymnasium.registry[name]
-
-
-def test_a_games_own_version_is_played_by_its_own_rules(register):
-    env, _ = register("Generous-v0", entry_point=Generous, kwargs={"game": "pong"})
-    plain = make_env(describe_env("ALE/Pong-v5"))
-    first, expected = env.reset(seed=1)[0], plain.reset(seed=1)[0]
-    np.testing.assert_allclose(first, expected, atol=1e-4)
-    assert env.step(0)[1] == 100
-    env.close()
-    plain.close()
-
-
-def test_registered_wrappers_keep_the_limit_that_they_lie_around(register):
-    name = "TimeAwareObservation"
-    wrapper = WrapperSpec(name, f"gymnasium.wrappers:{name}", kwargs={})
-    entry_point = "gymnasium.envs.classic_control:MountainCarEnv"
-    limits = {"max_episode_steps": 20, "additional_wrappers": (wrapper,)}
-    env, limit = register("Aware-v0", entry_point=entry_point, **limits)
-    assert limit is None
-    env.reset(seed=1)
-    ends = [env.step(1)[3] for _ in range(20)]
-    assert ends == [False] * 19 + [True]
 
 
 def test_the_loop_is_told_when_to_cut_an_episode_off():
@@ -211,20 +137,12 @@ FIRST: Any = (OBSERVATION, {})
 NEXT: Any = (OBSERVATION, 1.0, False, False, {})
 
 
-def test_what_keeps_to_the_rules_passes():
-    check_first_step(Scripted(FIRST, NEXT), "Some-v0")
-    check_first_step(
-        Scripted(([0, 0], {}), (OBSERVATION, np.array([1]), True, False, {})), "Some-v0"
-    )
-
-
 @pytest.mark.parametrize(
     ("first", "outcome", "words"),
     [
         (burn, NEXT, "RuntimeError: motor on fire"),
         (FIRST, (OBSERVATION, 1.0, False, {}), "not enough values to unpack"),
-        ((np.zeros(3), {}), NEXT, r"shape \(3,\) .* observation space the shape \(2,\)"),
-        ((None, {}), NEXT, "shape"),
+        ((np.zeros(3), {}), NEXT, r"shape \(3,\) .* numbers in the shape \(2,\)"),
         (FIRST, (np.array([0, np.inf]), 1.0, False, False, {}), "not finite"),
         (FIRST, (OBSERVATION, np.nan, False, False, {}), "reward is nan"),
         (FIRST, (OBSERVATION, np.array([1.0, 2.0]), False, False, {}), "vector.*LinearReward"),

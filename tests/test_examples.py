@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -135,20 +134,6 @@ def run(*arguments, **variables):
         text=True,
         check=True,
     ).stdout
-
-
-def test_a_harness_holds_up_a_humanoid_that_does_nothing(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    harness = importlib.import_module("harness").Harness
-    steps = {}
-    for strength in (0.0, 0.5):
-        env = harness(gymnasium.make("Humanoid-v5", max_episode_steps=200), strength)
-        env.reset(seed=0)
-        fallen = (env.step(np.zeros(17))[2] for _ in range(200))
-        steps[strength] = next((step for step, fell in enumerate(fallen) if fell), 200)
-        env.close()
-    assert steps[0.0] < 60
-    assert steps[0.5] == 200
 
 
 def test_the_policy_in_a_harness_walks(program):

@@ -12,6 +12,7 @@ from es.policy import describe_network
 from tests.networks.descriptions import convlstm, discrete, mlp
 
 MLP_NETWORK, CONV_NETWORK = mlp(), convlstm()
+PARTS = ("weight", "bias")
 
 
 def test_layer_names_shapes_and_sizes_are_those_of_pytorch_es():
@@ -100,28 +101,21 @@ def test_settings_of_the_other_network_are_errors(shape, settings, words):
         describe_network(Config(env_name="Some-v0", **settings), shape, discrete(2))
 
 
-def test_mlp_against_its_formula():
-    module = make_module(MLP_NETWORK)
-    x = torch.tensor([0.5, -1.0, 2.0, 0.1])
-
-    def selu(value: torch.Tensor) -> torch.Tensor:
-        negative = 1.6732632423543772 * (value.exp() - 1)
-        return 1.0507009873554805 * torch.where(value > 0, value, negative)
-
-    p = dict(module.named_parameters())
-    h = selu(p["linear1.weight"] @ x + p["linear1.bias"])
-    h = selu(p["linear2.weight"] @ h + p["linear2.bias"])
-    expected = p["actor_linear.weight"] @ h + p["actor_linear.bias"]
-    torch.testing.assert_close(module(x)[0], expected)
+def selu(x):
+    return 1.0507009873554805 * torch.where(x > 0, x, 1.6732632423543772 * (x.exp() - 1))
 
 
+@pytest.mark.parametrize("hidden", [[], [7], [64, 64]])
 @pytest.mark.parametrize("activation", ["selu", "tanh", "relu"])
-def test_mlp_of_other_layers_against_its_formula(activation):
-    module = make_module(mlp(3, 5, hidden=[7], activation=activation))
+def test_mlp_against_its_formula(hidden, activation):
+    module = make_module(mlp(3, 5, hidden=hidden, activation=activation))
     assert isinstance(module, MLP)
     p = dict(module.named_parameters())
-    assert list(p) == ["linear1.weight", "linear1.bias", "actor_linear.weight", "actor_linear.bias"]
-    x = torch.tensor([0.5, -1.0, 2.0])
-    hidden = getattr(functional, activation)(p["linear1.weight"] @ x + p["linear1.bias"])
-    expected = p["actor_linear.weight"] @ hidden + p["actor_linear.bias"]
+    names = [f"linear{number}" for number in range(1, len(hidden) + 1)]
+    assert list(p) == [f"{name}.{part}" for name in (*names, "actor_linear") for part in PARTS]
+    x = expected = torch.tensor([0.5, -1.0, 2.0])
+    for name in names:
+        sums = p[f"{name}.weight"] @ expected + p[f"{name}.bias"]
+        expected = {"selu": selu, "tanh": torch.tanh, "relu": torch.relu}[activation](sums)
+    expected = p["actor_linear.weight"] @ expected + p["actor_linear.bias"]
     torch.testing.assert_close(module(x)[0], expected)

@@ -9,9 +9,6 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from es import __version__
-from es.envs import describe_env, make_env
-from es.reports.video import frames_per_second
 from es.rollouts.tasks import evaluation_seeds
 from tests.checkpoints import read
 
@@ -37,14 +34,12 @@ def test_ten_episodes_and_a_summary(program, run):
     )
 
 
-def test_silence_leaves_the_summary_and_is_not_inherited(program, run):
+def test_silence_leaves_the_summary_and_is_not_inherited(program):
     play = ("--test", "--no-render", "--restore", "silent/latest.safetensors")
     program.train("--silent", "--max-gradient-updates", 1, "--run-dir", "silent")
-    _, out, _ = program(*play)
-    status, last, err = program(*play, "--silent")
-    assert (status, err) == (0, "")
-    assert len(rewards(out)) == 10
-    assert out.splitlines()[-1:] == last.splitlines()
+    out = program(*play)[1].splitlines()
+    assert len(out) == 11
+    assert program(*play, "--silent") == (0, out[-1] + "\n", "")
 
 
 def test_an_environment_that_goes_wrong_is_named_with_its_own_traceback(program):
@@ -65,19 +60,12 @@ def test_the_seed_chooses_the_episodes(program, run):
     assert program(*play, "--seed", 6)[1] != first
 
 
-def test_the_episode_cap_holds(program, run):
+def test_the_episode_cap_and_the_environments_own_limit_hold(program, run):
     _, out, _ = program("--test", "--no-render", "--restore", run, "--max-episode-length", 4)
     assert rewards(out) == [4.0] * 10
-
-
-def test_the_environments_own_limit_holds(program):
-    """MountainCar is cut off after 200 steps, each of which costs 1."""
-    game = ("--small-net", "--env-name", "MountainCar-v0", "--seed", 1, "--run-dir", "car")
+    game = ("--small-net", "--env-name", "MountainCar-v0", "--run-dir", "car")
     program(*game, "--n", 2, "--max-gradient-updates", 1, "--workers", 0)
-    _, out, _ = program(
-        "--test", "--no-render", "--episodes", 2, "--restore", "car/latest.safetensors"
-    )
-    assert rewards(out) == [-200.0] * 2
+    assert rewards(program("--test", "--no-render", "--restore", "car")[1])[-1] == -200.0
 
 
 def test_the_run_is_not_touched(program, run):
@@ -159,17 +147,6 @@ def test_every_frame_is_shown_until_the_window_closes(program, monkeypatch, env)
     assert out.splitlines()[-1].startswith("2 episodes: mean")
 
 
-@pytest.mark.parametrize(
-    ("env", "skip", "speed"),
-    [("Pendulum-v1", 1, 30), ("Pendulum-v1", 3, 10), ("PongDeterministic-v4", 3, 20)],
-)
-def test_frames_are_shown_at_the_environments_speed(env, skip, speed):
-    description = describe_env(env, frame_skip=skip)
-    shown = make_env(description, "rgb_array")
-    assert frames_per_second(shown, description["frame_skip"]) == speed
-    shown.close()
-
-
 def test_json_is_one_line_of_what_is_printed_else(program, run):
     play = ("--test", "--restore", run, "--episodes", 3)
     status, out, err = program(*play, "--json")
@@ -222,8 +199,3 @@ def test_a_stochastic_start_plays_other_episodes_the_same_each_time(program, run
     assert first == again
     assert json.loads(first)["stochastic_start"] == 8
     assert json.loads(first)["returns"] != plain["returns"]
-
-
-def test_the_version_is_that_of_the_package(program):
-    status, out, _ = program("--version")
-    assert (status, out.split()[-1]) == (0, __version__)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.scores import TRAINED, documented_scores, slim
+from benchmarks.scores import TRAINED, documented_scores
 from tests.checkpoints import read, same
 from tests.processes import ROOT
 
@@ -52,17 +52,3 @@ def test_training_goes_on_from_a_policy(program):
     assert out.splitlines()[-1].startswith(f"Finished: {update} updates")
     after = read("checkpoints/Acrobot-v1/latest.safetensors")
     assert not same(after.parameters, before.parameters)
-
-
-def test_a_slim_checkpoint_plays_as_the_whole_one(program):
-    program.train("--max-gradient-updates", 2, "--useAdam", "--max-frames", 10**6)
-    whole = read("checkpoints/CartPole-v1/latest.safetensors")
-    thin = slim(whole)
-    assert whole.optimizer
-    assert not thin.optimizer
-    assert same(thin.parameters, whole.parameters)
-    assert whole.config
-    assert thin.config
-    left_out = whole.config.saved().keys() - thin.config.saved().keys()
-    assert left_out == {"max_frames", "workers"}
-    assert not thin.config.silent

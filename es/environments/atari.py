@@ -15,6 +15,7 @@ from es.environments.images import (
     resampling,
     shrink_screen,
 )
+from es.errors import UsageError
 
 UNKNOWN = -1e6  # the brightness of a colour not seen so far
 NOOP = ale_py.Action.NOOP
@@ -100,7 +101,7 @@ class AtariImages(gymnasium.Wrapper):
 class FireOnNewLife(gymnasium.Wrapper):
     """Begin each life of a game with FIRE and the action after it, whatever the policy chooses.
 
-    Some games wait for FIRE. Raise ValueError if the game has no such action.
+    Some games wait for FIRE. Raise UsageError if the game has no such action.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -108,7 +109,8 @@ class FireOnNewLife(gymnasium.Wrapper):
         self._emulator = cast(ale_py.AtariEnv, env.unwrapped)
         names = self._emulator.get_action_meanings()
         if "FIRE" not in names or not isinstance(env.action_space, gymnasium.spaces.Discrete):
-            raise ValueError("has no action FIRE")
+            name = env.spec.id if env.spec else ""
+            raise UsageError(f"--fire-reset: {name} has no action FIRE. Remove the flag")
         self._fire = names.index("FIRE")
         self.start_episode()
 

@@ -6,7 +6,6 @@ steps are linear, so one small matrix a side does both: rows @ gray @ columns.T.
 
 import copy
 import itertools
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -127,23 +126,22 @@ def gather_frames(env: gymnasium.Env, seed: int) -> FloatArray:
     They are a share of those of random play by `seed`. env: a new one, which shows images as the
     network sees them.
     """
-    generator = np.random.default_rng(seed)
-    frames = (frame.copy() for frame in _random_play(env, seed) if generator.random() < VBN_SHARE)
-    return np.stack(list(itertools.islice(frames, VBN_FRAMES)))
-
-
-def _random_play(env: gymnasium.Env, seed: int) -> Iterator[FloatArray]:
-    actions = copy.deepcopy(env.action_space)  # which no reset seeds
-    actions.seed(seed)
+    generator, actions = np.random.default_rng(seed), copy.deepcopy(env.action_space)
+    actions.seed(seed)  # no reset seeds the copy
+    frames: list[FloatArray] = []
     for episode in itertools.count():
         (episode_seed,) = derive_seeds(seed, episode, Stream.VBN_BATCH, 1)
         seed_shared_generators(episode_seed)
         env.reset(seed=episode_seed)
         for _ in range(VBN_MAX_STEPS):
             observation, _, terminated, truncated, _ = env.step(actions.sample())
-            yield observation
-            if terminated or truncated:
+            if generator.random() < VBN_SHARE:
+                frames.append(observation.copy())
+            if len(frames) == VBN_FRAMES or terminated or truncated:
                 break
+        if len(frames) == VBN_FRAMES:
+            break
+    return np.stack(frames)
 
 
 @njit()

@@ -77,16 +77,10 @@ def _names_of(module: str) -> list[str]:
     """Import a module; return the names of its environments, as --env-name takes them."""
     before = {*gymnasium.registry}
     register_from(module, f"--list-envs {module}: cannot be imported")
-    # Those of a module that had been imported before are told by their namespace or their code.
+    # Those of a module that had been imported before are told by their code.
     return [
         f"{module}:{name}"
         for name, spec in gymnasium.registry.items()
         if name not in before
-        or spec.namespace == module
-        or _module_of(spec.entry_point).startswith(module)
+        or str(getattr(spec.entry_point, "__module__", spec.entry_point)).startswith(module)
     ]
-
-
-def _module_of(entry_point: object) -> str:
-    """Return the module of a class, or the string that names both."""
-    return str(getattr(entry_point, "__module__", entry_point))

@@ -8,7 +8,6 @@ user's are imported by the workers themselves.
 import os
 import sys
 from contextlib import suppress
-from types import TracebackType
 
 import gymnasium
 
@@ -19,15 +18,11 @@ from es.rollouts.processes import PRELOAD
 SIMULATORS = ("gymnasium.envs.mujoco", "gymnasium.envs.box2d")
 
 
-def _print_traceback(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
-    """Print an error's traceback, unless the master says in one line what the system lacks."""
-    if not no_more_processes(error):
-        sys.__excepthook__(kind, error, trace)
-
-
-sys.excepthook = _print_traceback  # of the fork server, which alone imports this module
+# Of the fork server, which alone imports this module. The master says in one line what the system
+# lacks.
+sys.excepthook = lambda kind, error, trace: (
+    None if no_more_processes(error) else sys.__excepthook__(kind, error, trace)
+)
 with suppress(Exception):  # the master finds and reports what is wrong
     spec = gymnasium.spec(os.environ[PRELOAD])
     if str(spec.entry_point).startswith(SIMULATORS):

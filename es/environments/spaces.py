@@ -1,7 +1,7 @@
 """An environment's spaces: observations as vectors or images, actions as plain descriptions."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from operator import itemgetter
 from typing import Any, NoReturn
@@ -12,15 +12,14 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 from gymnasium.wrappers import FlattenObservation, TransformObservation
 
-from es.environments.wrappers import OneHot
-from es.errors import UsageError
+from es.algorithm.noise import DoubleArray
+from es.errors import MisfitError, UsageError
 
 MAX_CHANNELS = 4  # of an image: gray, RGB, RGBA, or as many frames
 MIN_SIDE = 28  # of an image: smaller arrays are grids of codes, whose mean says nothing
-MAX_NUMBERS = 2**20  # of an observation, or outputs for an action: each has many weights
 MAX_BOUND = 1e18  # a larger one means that there is none
 LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-MAX_SHOWN, MAX_KEYS = 200, 9  # characters of a space, and keys of a Dict, in an error
+MAX_SHOWN = 200  # characters of a space in an error
 CUSTOM = "a wrapper of your own (--env-wrapper my_module:my_wrapper)"
 
 
@@ -41,18 +40,13 @@ def is_image(space: spaces.Space) -> bool:
     return bool(numbers and (space.low == 0).all() and np.isin(space.high, (1, 255)).all())
 
 
-def seen_as_image(space: spaces.Space) -> bool:
-    """Return whether observations are images that are preprocessed already."""
-    return space.shape == (1, 42, 42) and bool(np.isinf(getattr(space, "low", 0)).all())
-
-
 def as_network_sees(env: gymnasium.Env, name: str, *, keeps_shape: bool = False) -> gymnasium.Env:
     """Return the environment in wrappers that show its observations as the network sees them.
 
     Those are images, (1, 42, 42), or vectors; Discrete becomes one-hot. keeps_shape: keep the shape
     of arrays, and all of a Dict, for a --net module. Each wrapper is an ObservationWrapper. Raise
     UsageError for parts without a fixed number of numbers, for images among other parts or with
-    many channels, and for no numbers or too many.
+    many channels.
     """
     space = env.observation_space
     refuse = partial(_refuse, f"--env-name {name}: its observations are", space)
@@ -65,46 +59,53 @@ def as_network_sees(env: gymnasium.Env, name: str, *, keeps_shape: bool = False)
         return ImageObservation(env)
     is_dict = isinstance(space, spaces.Dict)
     entries = dict(space.items()) if isinstance(space, spaces.Dict) else {}
-    images = [key for key, part in entries.items() if is_image(part)]
-    supported = [key for key, part in entries.items() if isinstance(part, LEAVES)]
-    remedy = f"make a Box of it with {CUSTOM}"
     for part in _parts(space):
         if not isinstance(part, LEAVES):
-            refuse(f"{type(part).__name__} is not supported: {_filter(supported)}{remedy}")
-        if _has_image(part) and not (keeps_shape and (is_dict or part is space)):
-            refuse(
-                f"an image must be alone, with at most {MAX_CHANNELS} channels: "
-                f"{_filter(images[:1])}{remedy}"
-            )
-    if not 0 < spaces.flatdim(space) <= MAX_NUMBERS:
-        refuse(
-            f"they make a vector of {spaces.flatdim(space)} numbers, and 1 to {MAX_NUMBERS} are "
-            f"possible: make a smaller Box of them with {CUSTOM}"
-        )
-    if is_dict and keeps_shape:
-        return env
-    if isinstance(space, spaces.Box) and (len(space.shape) == 1 or keeps_shape):
+            complaint = f"{type(part).__name__} is not supported"
+            keys = [key for key, entry in entries.items() if isinstance(entry, LEAVES)]
+        elif _has_image(part) and not (keeps_shape and (is_dict or part is space)):
+            complaint = f"an image must be alone, with at most {MAX_CHANNELS} channels"
+            keys = [key for key, entry in entries.items() if is_image(entry)][:1]
+        else:
+            continue
+        keep = f'--env-wrapper gymnasium.wrappers:FilterObservation "filter_keys={keys}", or '
+        refuse(f"{complaint}: {keep if keys else ''}make a Box of it with {CUSTOM}")
+    is_box = isinstance(space, spaces.Box)
+    if (keeps_shape and (is_dict or is_box)) or (is_box and len(space.shape or ()) == 1):
         return env
     if isinstance(space, spaces.Discrete):
-        return OneHot(env, space)
+        # Not the integers of FlattenObservation, for which the MLP needs longer.
+        one_hot = spaces.Box(0, 1, (int(space.n),), np.float32)
+        flatten: Any = partial(spaces.flatten, space)
+        return TransformObservation(env, lambda number: flatten(number).astype(np.float32), one_hot)
     return FlattenObservation(env)
 
 
 def split(space: spaces.Space, observation: Any) -> list[Any] | None:
     """Return the observations in a batch, as a vector environment has it; None for a single one."""
-    count = _count(space, observation)
-    return None if count is None else [*iterate(batch_space(space, count), observation)]
+    part, first = space, observation
+    while isinstance(part, spaces.Dict | spaces.Tuple):
+        key: Any = next(iter(part)) if isinstance(part, spaces.Dict) else 0
+        part, first = part[key], first[key]
+    shape = np.shape(first)
+    if len(shape) != len(part.shape or ()) + 1:
+        return None
+    return [*iterate(batch_space(space, shape[0]), observation)]
 
 
-def _count(space: spaces.Space, observation: Any) -> int | None:
-    """Return how many observations are in a batch, by the first part of it; None: it is none."""
-    if isinstance(space, spaces.Dict):
-        key = next(iter(space))
-        return _count(space[key], observation[key])
-    if isinstance(space, spaces.Tuple):
-        return _count(space[0], observation[0])
-    shape = np.shape(observation)
-    return shape[0] if len(shape) == len(space.shape or ()) + 1 else None
+def as_numbers(observation: Any, shape: tuple[int, ...]) -> DoubleArray:
+    """Return an observation as a new array; raise MisfitError if it is none of this shape."""
+    try:
+        array = np.asarray(observation)
+    except ValueError:
+        array = np.empty(0, object)  # a list of lists of different lengths
+    if array.shape != shape or array.dtype.kind not in "biuf":
+        raise MisfitError(
+            f"its observation has the shape {array.shape} and the type {array.dtype}, and should "
+            f"hold numbers in the shape {shape}",
+            steps_ago=1,
+        )
+    return array.astype(np.float64, "C")
 
 
 def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
@@ -113,16 +114,11 @@ def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
     {"kind": "discrete", "n", "start"}, {"kind": "multi-discrete", "counts", "start", "shape",
     "dtype"}, {"kind": "multi-binary", "shape"}, or {"kind": "box", "low", "high", "shape", "dtype",
     "bins", "noise"}, where lists have a number for each dimension. Raise UsageError for spaces
-    that are none of these, have no bounds, or need too many outputs.
+    that are none of these or have no bounds.
     """
     refuse = partial(_refuse, f"--env-name {name}: its actions are", space)
     if not isinstance(space, LEAVES):
         refuse(f"they must be Discrete, MultiDiscrete, MultiBinary or Box: use {CUSTOM}")
-    if not 0 < spaces.flatdim(space) <= MAX_NUMBERS:
-        refuse(
-            f"they need {spaces.flatdim(space)} outputs, and 1 to {MAX_NUMBERS} are possible: make "
-            f"them of fewer with {CUSTOM}"
-        )
     if isinstance(space, spaces.Discrete):
         return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
     shape, dtype = list(space.shape or ()), str(space.dtype)
@@ -147,14 +143,6 @@ def _parts(space: spaces.Space) -> Iterator[spaces.Space]:
             yield from _parts(part)
     else:
         yield space
-
-
-def _filter(keys: Sequence[str]) -> str:
-    """Return the start of a remedy: how to keep some entries of a Dict, or ""."""
-    if not keys:
-        return ""
-    shown = [*keys] if len(keys) <= MAX_KEYS else "[...]"
-    return f'--env-wrapper gymnasium.wrappers:FilterObservation "filter_keys={shown}", or '
 
 
 def _has_image(space: spaces.Space) -> bool:

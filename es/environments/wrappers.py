@@ -127,24 +127,6 @@ class FrameSkip(gymnasium.Wrapper):
         return observation, total, terminated, truncated, info
 
 
-class OneHot(gymnasium.ObservationWrapper):
-    """Show the numbers of a Discrete space as one-hot vectors.
-
-    Gymnasium's FlattenObservation makes integers of them, for which the MLP needs longer.
-    """
-
-    def __init__(self, env: gymnasium.Env, space: spaces.Discrete) -> None:
-        super().__init__(env)
-        self._size, self._start = int(space.n), int(space.start)
-        self.observation_space = spaces.Box(0, 1, (self._size,), np.float32)
-
-    def observation(self, observation: Any) -> np.ndarray:
-        """Return a new vector: (n,) float32."""
-        vector = np.zeros(self._size, np.float32)
-        vector[observation - self._start] = 1
-        return vector
-
-
 class RandomStart(gymnasium.Wrapper):
     """Begin episodes with 0 to `most` actions that the policy does not choose, by the seed.
 

@@ -1,7 +1,7 @@
 """The compiled actors, and decoders that make actions of a network's outputs."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from es.algorithm.noise import DoubleArray, FloatArray, action_noise, action_samples
-from es.errors import MisfitError
+from es.environments.spaces import as_numbers
 from es.networks import clip_of, kernels, outputs_needed, split
 from es.networks.kernels import CHANNELS, padded
 
@@ -29,102 +29,100 @@ def aligned(*shape: int) -> FloatArray:
     return padded[start : start + size].reshape(shape)
 
 
-def empty_statistics(inputs: int) -> DoubleArray:
-    """Return the statistics that `kernels.normalize` takes, with means of 0 and factors of 1."""
-    statistics = np.zeros((4, inputs))
-    statistics[1] = 1
-    return statistics
-
-
-class MLPActor:
-    """Play the MLP, one observation at a time.
+class NetworkActor:
+    """What the actors of all networks do alike: normalise observations, and make actions.
 
     outputs: (outputs,), of the last observation.
     """
 
-    def __init__(self, network: Mapping[str, Any]) -> None:
-        self._inputs = network["inputs"]
-        widths = (self._inputs, *network["hidden"], outputs_needed(network["actions"]))
-        layers = [*pairwise(widths)]
-        self._size = sum((inputs + 1) * outputs for inputs, outputs in layers)
-        weights = aligned(sum((1 + padded(inputs)) * outputs for inputs, outputs in layers))
-        scratch = aligned(sum(map(padded, widths[:-1])) + widths[-1])
-        self.outputs = scratch[-widths[-1] :]
-        plan = np.array([kernels.ACTIVATIONS.index(network["activation"]), *widths])
-        self._pack: Callable[[FloatArray], None] = lambda theta: kernels.pack_mlp(
-            theta, plan, weights
-        )
+    def __init__(self, network: Mapping[str, Any], outputs: FloatArray | None = None) -> None:
+        self._network = network
+        self.outputs = aligned(outputs_needed(network["actions"])) if outputs is None else outputs
+        self._decoder = Decoder(network["actions"], self.outputs)
+        self._decode = self._decoder.decode
         self._statistics: DoubleArray | None = None
-        self._forward: Callable[[np.ndarray], Any] = partial(kernels.mlp, weights, plan, scratch)
-        if network["normalize"]:
-            self._statistics = empty_statistics(self._inputs)
-            self._forward = partial(
-                kernels.normalized_mlp, weights, plan, scratch, self._statistics, clip_of(network)
-            )
-        self._decode = make_decoder(network["actions"], self.outputs)
-        # Most often the index of the largest output is the action, which saves a call.
-        is_action = type(self._decode) is Discrete and not network["actions"]["start"]
-        self._play = self._forward if is_action else self._forward_and_decode
-        self._choose = self._play
+        if network.get("normalize"):
+            self._statistics = np.zeros((4, network["inputs"]))  # see `kernels.normalize`
+            self._statistics[1] = 1
+
+    def load(self, theta: FloatArray) -> None:
+        """Use theta: (P,) float32."""
+        raise NotImplementedError
 
     def bind(self, theta: FloatArray, statistics: DoubleArray | None = None) -> None:
         """Use theta: (P,) float32, and statistics: (2, inputs) for the observations."""
-        assert theta.size == self._size
-        self._pack(theta)
+        self.load(theta)
         if self._statistics is not None and statistics is not None:
             self._statistics[:2] = statistics
 
     def reset(self, seed: int | None = None, noise_seeds: NoiseSeeds = None) -> None:
         """Start the episode of a seed. noise_seeds: for noise on its actions."""
-        self._decode.reset(seed, noise_seeds)
+        self._decoder.reset(seed, noise_seeds)
         if self._statistics is not None:
             self._statistics[2:] = 0
 
+    def observed(self) -> DoubleArray | None:
+        """Return sums of the deviations since the reset and of their squares: (2, inputs).
+
+        None if observations are not normalised, or images, which have running averages.
+        """
+        return None if self._statistics is None else self._statistics[2:].copy()
+
+
+class MLPActor(NetworkActor):
+    """Play the MLP, one observation at a time: (inputs,)."""
+
+    def __init__(self, network: Mapping[str, Any]) -> None:
+        widths = (network["inputs"], *network["hidden"], outputs_needed(network["actions"]))
+        layers = [*pairwise(widths)]
+        self._size = sum((inputs + 1) * outputs for inputs, outputs in layers)
+        weights = aligned(sum((1 + padded(inputs)) * outputs for inputs, outputs in layers))
+        scratch = aligned(sum(map(padded, widths[:-1])) + widths[-1])
+        super().__init__(network, scratch[-widths[-1] :])
+        plan = np.array([kernels.ACTIVATIONS.index(network["activation"]), *widths])
+        self._pack: Callable[[FloatArray], None] = lambda theta: kernels.pack_mlp(
+            theta, plan, weights
+        )
+        self._forward: Callable[[np.ndarray], Any] = partial(kernels.mlp, weights, plan, scratch)
+        if self._statistics is not None:
+            self._forward = partial(
+                kernels.normalized_mlp, weights, plan, scratch, self._statistics, clip_of(network)
+            )
+        # Most often the index of the largest output is the action, which saves a call.
+        decodes = not self._decoder.takes_largest
+        self._play = self._forward_and_decode if decodes else self._forward
+        self._choose = self._play
+
+    def load(self, theta: FloatArray) -> None:
+        """Use theta: (P,) float32."""
+        assert theta.size == self._size
+        self._pack(theta)
+
     def act(self, observation: np.ndarray) -> Any:
-        """Return the action for an observation: (inputs,); raise MisfitError."""
+        """Return the action for an observation; raise MisfitError if it does not fit."""
         try:
             return self._choose(observation)
         except (TypeError, ValueError):  # integers, a list, read-only, not contiguous, misfit ...
-            return self._adapt(observation)
-
-    def observed(self) -> DoubleArray | None:
-        """Return sums of the deviations since the reset and of their squares: (2, inputs)."""
-        return None if self._statistics is None else self._statistics[2:].copy()
+            self._choose = self._convert  # for all that follow, too
+            return self._convert(observation)
 
     def _forward_and_decode(self, observation: np.ndarray) -> Any:
         return self._decode(self._forward(observation))
 
-    def _adapt(self, observation: Any) -> Any:
-        """Convert this observation, and all that follow."""
-        try:
-            array = np.asarray(observation)
-        except ValueError:
-            array = np.empty(0, object)  # a list of lists of different lengths
-        if array.shape != (self._inputs,) or array.dtype.kind not in "biuf":
-            raise MisfitError(
-                f"its observation has the shape {array.shape} and the type {array.dtype}, and "
-                f"should hold {self._inputs} numbers",
-                steps_ago=1,
-            )
-        self._choose = self._convert
-        return self._choose(observation)
-
     def _convert(self, observation: Any) -> Any:
-        # Unlike np.copyto, this neither repeats a single number nor reads text.
-        return self._play(np.asarray(observation).astype(np.float64, "C", "same_kind"))
+        return self._play(as_numbers(observation, (self._network["inputs"],)))
 
 
-class ConvLSTMActor:
-    """Play the Convnet-LSTM, one observation at a time.
+class ConvLSTMActor(NetworkActor):
+    """Play the Convnet-LSTM, one observation at a time: (1, 42, 42) float32.
 
-    vbn_batch: (N, 1, 42, 42) float32, for virtual batch normalisation. outputs: (outputs,), of the
-    last observation.
+    vbn_batch: (N, 1, 42, 42) float32, for virtual batch normalisation.
     """
 
     def __init__(self, network: Mapping[str, Any], vbn_batch: FloatArray | None = None) -> None:
-        if network["vbn"] and vbn_batch is None:
-            raise ValueError("virtual batch normalisation without its batch")
-        self._network, self._vbn_batch = network, vbn_batch if network["vbn"] else None
+        super().__init__(network)
+        assert not network["vbn"] or vbn_batch is not None
+        self._vbn_batch = vbn_batch
         self._convolutions = [
             aligned(1 + 9 * inputs, CHANNELS) for inputs in (1, CHANNELS, CHANNELS, CHANNELS)
         ]
@@ -138,11 +136,9 @@ class ConvLSTMActor:
         self._hidden = self._x[FEATURES:]
         self._cell, self._gates = aligned(UNITS), aligned(4 * UNITS)
         self._head = aligned(1 + UNITS, outputs_needed(network["actions"]))
-        self.outputs = aligned(outputs_needed(network["actions"]))
-        self._decode = make_decoder(network["actions"], self.outputs)
 
-    def bind(self, theta: FloatArray, statistics: DoubleArray | None = None) -> None:
-        """Use theta: (P,) float32; images have no statistics."""
+    def load(self, theta: FloatArray) -> None:
+        """Use theta: (P,) float32."""
         parts = split(self._network, theta)
         batch = self._vbn_batch  # then the images that each layer takes
         for layer, weights in enumerate(self._convolutions):
@@ -161,22 +157,18 @@ class ConvLSTMActor:
 
     def reset(self, seed: int | None = None, noise_seeds: NoiseSeeds = None) -> None:
         """Start the episode of a seed. noise_seeds: for noise on its actions."""
+        super().reset(seed, noise_seeds)
         self._hidden[:] = 0
         self._cell[:] = 0
-        self._decode.reset(seed, noise_seeds)
 
     def act(self, observation: np.ndarray) -> Any:
-        """Return the action for an observation: (1, 42, 42) float32."""
+        """Return the action for an observation."""
         image = observation
         for layer in range(len(self._images)):
             image = self._activate(layer, image)
         self._features[:] = self._last
         kernels.lstm_cell(self._lstm, self._x, self._cell, self._gates)
         return self._decode(kernels.dense_argmax(self._head, self._hidden, self.outputs))
-
-    def observed(self) -> DoubleArray | None:
-        """Return None: images are normalised by their own running averages."""
-        return None
 
     def _convolve(self, layer: int, image: np.ndarray) -> FloatArray:
         """Return the result of a convolution, before its activation, until the next call."""
@@ -209,138 +201,99 @@ class ConvLSTMActor:
 class Decoder:
     """Make the described action of outputs: (outputs,), which the network overwrites in each step.
 
-    It is called with the index of the largest output, after a reset before each episode.
+    Discrete actions are that of the largest output, of each group of outputs if there are several,
+    and binary ones the outputs' signs. With "sample", discrete ones are drawn with the
+    probabilities of the softmax by the Gumbel-max trick (Maddison et al. 2014): the largest of the
+    outputs plus Gumbel noise.
+
+    Actions in a box are tanh of the outputs, scaled to the bounds, or the outputs clipped to them,
+    or one of "bins" values in each dimension. An episode's noise is added to that, and the sum
+    clipped to the bounds. Integers are rounded to.
+
+    decode: called with the index of the largest output; returns a new action.
     """
 
     def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
         self._actions, self._outputs = actions, outputs
-
-    def reset(self, seed: int | None = None, noise_seeds: NoiseSeeds = None) -> None:
-        """Start an episode. seed: of drawn actions. noise_seeds: of the noise on actions."""
-
-    def __call__(self, largest: int) -> Any:
-        """Return a new action."""
-        raise NotImplementedError
-
-
-class Discrete(Decoder):
-    """The largest output's action."""
-
-    def __call__(self, largest: int) -> int:
-        """Return the action."""
-        return largest + self._actions["start"]
-
-
-class MultiBinary(Decoder):
-    """The outputs' signs."""
-
-    def __call__(self, largest: int) -> np.ndarray:
-        """Return an array: (*shape)."""
-        return (self._outputs > 0).reshape(self._actions["shape"]).astype(np.int8)
-
-
-class MultiDiscrete(Decoder):
-    """The largest output of each group."""
-
-    def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
-        super().__init__(actions, outputs)
-        self._counts = np.array(actions["counts"], np.int64)
-        self._start = np.array(actions["start"], np.int64)
+        self._shape, self._dtype = actions.get("shape", ()), np.dtype(actions.get("dtype", np.int8))
+        self._scores = np.empty_like(outputs) if actions.get("sample") else outputs
+        self._start = actions.get("start", 0)
+        self._of_largest: Callable[[int], Any] = {
+            "discrete": self._discrete,
+            "multi-discrete": self._multi_discrete,
+            "multi-binary": self._multi_binary,
+            "box": self._box,
+        }[actions["kind"]]
+        self.decode: Callable[[int], Any] = (
+            self._of_largest if self._scores is outputs else self._sample
+        )
+        counts = actions.get("counts", ())
+        if actions["kind"] == "box":
+            low, high = bounds_within(actions)
+            self._action = np.empty_like(low)
+            shaped = self._action.reshape(self._shape)
+            self._result: Callable[[], np.ndarray] = partial(shaped.astype, self._dtype)
+            if self._dtype == np.float32:
+                self._result = shaped.copy
+            elif self._dtype.kind != "f":
+                self._result = lambda: np.rint(shaped).astype(self._dtype)
+            self._bounds = low, high
+            squash = kernels.clip if actions["squash"] == "clip" else kernels.squash
+            self._fill: Callable[[], Any] = partial(squash, outputs, low, high, self._action)
+            if bins := actions["bins"]:
+                self._fill = self._fill_with_bins
+                self._values = np.linspace(low, high, bins, dtype=np.float32)
+                self._dimensions = np.arange(low.size)
+                counts = [bins] * low.size
+        self._counts = np.array(counts, np.int64)
         self._choices = np.empty_like(self._counts)
-
-    def __call__(self, largest: int) -> np.ndarray:
-        """Return an array: (*shape)."""
-        kernels.choose(self._outputs, self._counts, self._choices)
-        choices = self._choices + self._start
-        return choices.reshape(self._actions["shape"]).astype(self._actions["dtype"])
-
-
-class Sampler(Decoder):
-    """Draw discrete actions with the probabilities of the softmax of each group of outputs.
-
-    By the Gumbel-max trick (Maddison et al. 2014): the largest of the outputs plus Gumbel noise.
-    """
-
-    def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
-        super().__init__(actions, outputs)
-        self._perturbed = np.empty_like(outputs)
-        self._decode = make_decoder({**actions, "sample": False}, self._perturbed)
         self.reset()
 
+    @property
+    def takes_largest(self) -> bool:
+        """Return whether the action is the index of the largest output itself."""
+        return self.decode == self._discrete and not self._start
+
     def reset(self, seed: int | None = None, noise_seeds: NoiseSeeds = None) -> None:
-        """Start an episode, whose seed decides what is drawn; None: at random."""
-        self._draw = action_samples(seed).gumbel
-
-    def __call__(self, largest: int) -> Any:
-        """Return an action."""
-        self._perturbed[:] = self._outputs + self._draw(size=self._outputs.size)
-        return self._decode(int(self._perturbed.argmax()))
-
-
-class Box(Decoder):
-    """Actions within bounds: tanh of the outputs, or these clipped, or one of `bins` values.
-
-    An episode's noise is added to that, and the sum clipped to the bounds. Integers are rounded to.
-    """
-
-    def __init__(self, actions: Mapping[str, Any], outputs: FloatArray) -> None:
-        super().__init__(actions, outputs)
-        self._low = rounded_inwards(actions["low"], np.inf)
-        self._high = rounded_inwards(actions["high"], -np.inf)
+        """Start an episode. seed: of drawn actions; None: at random. noise_seeds: of the noise."""
+        if self.decode == self._sample:
+            self._draw = action_samples(seed).gumbel
         self._noise: np.random.Generator | None = None
-        self._action = np.empty_like(self._low)
-        fill = kernels.clip if actions["squash"] == "clip" else kernels.squash
-        self._fill: Callable[[], object] = partial(
-            fill, outputs, self._low, self._high, self._action
-        )
-        if bins := actions["bins"]:
-            self._fill = self._choose_values
-            self._values = np.linspace(self._low, self._high, bins, dtype=np.float32)
-            self._dimensions = np.arange(self._action.size)
-            self._counts = np.full_like(self._dimensions, bins)
-            self._choices = np.empty_like(self._dimensions)
-        shaped, dtype = self._action.reshape(actions["shape"]), np.dtype(actions["dtype"])
-        self._result: Callable[[], np.ndarray] = (
-            shaped.copy if dtype == np.float32 else partial(shaped.astype, dtype)
-        )
-        if dtype.kind in "iub":
-            self._result = lambda: np.rint(shaped).astype(dtype)
-
-    def reset(self, seed: int | None = None, noise_seeds: NoiseSeeds = None) -> None:
-        """Start an episode with its own noise."""
-        self._noise = None
-        if self._actions["noise"] > 0 and noise_seeds is not None:
+        if self._actions.get("noise") and noise_seeds is not None:
             self._noise = action_noise(noise_seeds)
 
-    def __call__(self, largest: int) -> np.ndarray:
-        """Return a new array: (*shape)."""
+    def _sample(self, largest: int) -> Any:
+        self._scores[:] = self._outputs + self._draw(size=self._outputs.size)
+        return self._of_largest(int(self._scores.argmax()))
+
+    def _discrete(self, largest: int) -> int:
+        return largest + self._start
+
+    def _multi_discrete(self, largest: int) -> np.ndarray:
+        kernels.choose(self._scores, self._counts, self._choices)
+        return (self._choices + self._start).reshape(self._shape).astype(self._dtype)
+
+    def _multi_binary(self, largest: int) -> np.ndarray:
+        return (self._outputs > 0).reshape(self._shape).astype(self._dtype)
+
+    def _box(self, largest: int) -> np.ndarray:
         self._fill()
-        if self._noise is not None:
+        if self._noise:
             action, std = self._action, np.float32(self._actions["noise"])
             action += std * self._noise.standard_normal(action.size, dtype=np.float32)
-            np.clip(action, self._low, self._high, out=action)
+            np.clip(action, *self._bounds, out=action)
         return self._result()
 
-    def _choose_values(self) -> None:
+    def _fill_with_bins(self) -> None:
         kernels.choose(self._outputs, self._counts, self._choices)
         self._action[:] = self._values[self._choices, self._dimensions]
 
 
-def make_decoder(actions: Mapping[str, Any], outputs: FloatArray) -> Decoder:
-    """Return the decoder of the described actions. outputs: (outputs,)."""
-    if actions.get("sample"):
-        return Sampler(actions, outputs)
-    decoders: dict[str, type[Decoder]] = {
-        "discrete": Discrete,
-        "multi-discrete": MultiDiscrete,
-        "multi-binary": MultiBinary,
-        "box": Box,
-    }
-    return decoders[actions["kind"]](actions, outputs)
-
-
-def rounded_inwards(bounds: Sequence[float], inwards: float) -> FloatArray:
-    """Return bounds, which may be doubles, as float32 within them."""
-    rounded = np.array(bounds, np.float32)
-    outside = rounded < bounds if inwards > 0 else rounded > bounds
-    return np.where(outside, np.nextafter(rounded, np.float32(inwards)), rounded)
+def bounds_within(actions: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
+    """Return the lower and upper bounds, which may be doubles, as float32 within them."""
+    low, high = (np.array(actions[name], np.float32) for name in ("low", "high"))
+    # NumPy compares with the doubles.
+    return (
+        np.where(low < actions["low"], np.nextafter(low, np.float32(np.inf)), low),
+        np.where(high > actions["high"], np.nextafter(high, np.float32(-np.inf)), high),
+    )

@@ -12,18 +12,13 @@ import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
 
-from es.algorithm.noise import (
-    DoubleArray,
-    FloatArray,
-    Stream,
-    derive_seeds,
-    seed_shared_generators,
-)
-from es.config import FIELDS, OF_OUR_NETWORKS, Config, flag_with_value, read_assignments
-from es.environments.spaces import describe_actions, seen_as_image
-from es.errors import MisfitError, UsageError, as_usage_error, find_named
+from es.algorithm.noise import FloatArray, seed_shared_generators
+from es.config import Config, read_assignments
+from es.environments.images import OBSERVATIONS
+from es.environments.spaces import as_numbers, describe_actions
+from es.errors import UsageError, as_usage_error, find_named
 from es.networks import clip_of, kernels, outputs_needed, split
-from es.networks.actors import NoiseSeeds, empty_statistics, make_decoder
+from es.networks.actors import NetworkActor, NoiseSeeds
 
 RESERVED = ("optimizer.", "normalizer.", "sigma.", "vbn_batch")  # names in checkpoints
 
@@ -55,25 +50,21 @@ def describe_custom(
     action_space: Space,
     actions: dict[str, Any],
     saved: Mapping[str, Tensor] | None,
+    seed: int,
 ) -> tuple[dict[str, Any], Custom, FloatArray]:
     """Return the network's description, what its module needs, and its initial parameters.
 
     observations: the space that the policy sees. actions: the description of action_space. saved:
-    a checkpoint's tensors by name, of which the untrained ones are taken. The parameters are (P,)
-    float32. Raise UsageError if the module cannot be made, played or saved.
+    a checkpoint's tensors by name, of which the untrained ones are taken. seed: of the initial
+    parameters, which are (P,) float32. Raise UsageError if the module cannot be made, played or
+    saved.
     """
     named = f"--net {config.net}"
-    for name in OF_OUR_NETWORKS:
-        value = getattr(config, name)
-        if value != FIELDS[name].default:
-            raise UsageError(
-                f"{flag_with_value(name, value)} does not apply to {named}. Remove it, and give "
-                "your class its arguments by --net-kwargs"
-            )
-    if config.obs_norm and isinstance(observations, spaces.Dict):
-        raise UsageError(f"--obs-norm does not apply to Dict observations, which {named} gets")
-    if config.obs_norm and seen_as_image(observations):
-        raise UsageError("--obs-norm does not apply to images, which are normalised anyway")
+    if config.obs_norm and (isinstance(observations, spaces.Dict) or observations == OBSERVATIONS):
+        raise UsageError(
+            "--obs-norm applies neither to Dict observations nor to images, which are normalised "
+            f"anyway, and {named} gets such. Remove it"
+        )
     network: dict[str, Any] = {
         "kind": "custom",
         "net": config.net,
@@ -83,16 +74,12 @@ def describe_custom(
         "obs_clip": config.obs_clip,
         "actions": actions,
     }
-    (seed,) = derive_seeds(config.seed or 0, 0, Stream.PARAMETERS, 1)
     if saved is None:  # a program that loads a policy keeps its generators
         seed_shared_generators(seed)
     module = make_custom_module(network, Custom(observations, action_space, {}), seed)
     trained = {name: each for name, each in module.named_parameters() if each.requires_grad}
     if not trained:
         raise UsageError(f"{named}: no parameter requires a gradient, so there is none to train")
-    for name, parameter in trained.items():
-        if parameter.dtype != torch.float32:
-            raise UsageError(f"{named}: {name} holds {parameter.dtype}; make it torch.float32")
     network["shapes"] = {name: list(each.shape) for name, each in trained.items()}
     untrained = {name: each for name, each in module.state_dict().items() if name not in trained}
     for name in module.state_dict():
@@ -104,7 +91,7 @@ def describe_custom(
     with as_usage_error(f"{named}: cannot be saved"):
         arrays = {name: each.numpy().copy() for name, each in untrained.items()}
         theta = np.concatenate([each.detach().numpy().ravel() for each in trained.values()])
-    return network, Custom(observations, action_space, arrays), theta
+    return network, Custom(observations, action_space, arrays), theta.astype(np.float32)
 
 
 def make_custom_module(network: Mapping[str, Any], custom: Custom, seed: int = 0) -> nn.Module:
@@ -128,13 +115,12 @@ def make_custom_module(network: Mapping[str, Any], custom: Custom, seed: int = 0
             outputs, _ = with_state(module(_zeros(custom.observations), None))
         tensors = {name: torch.from_numpy(array) for name, array in custom.untrained.items()}
         module.load_state_dict(tensors, strict=False)
-    wanted = outputs_needed(network["actions"])
-    found = type(outputs).__name__
+    wanted, found = outputs_needed(network["actions"]), type(outputs).__name__
     if isinstance(outputs, Tensor):
-        found = f"{outputs.dtype} of the shape {tuple(outputs.shape)}"
-    if found != f"torch.float32 of the shape ({wanted},)":
+        found = f"a tensor of the shape {tuple(outputs.shape)}"
+    if found != f"a tensor of the shape ({wanted},)":
         raise UsageError(
-            f"{named}: its forward returns {found}; these actions need torch.float32 of the shape "
+            f"{named}: its forward returns {found}; these actions need a tensor of the shape "
             f"({wanted},), as es.count_outputs(action_space) says, alone or with a state"
         )
     return module
@@ -145,43 +131,31 @@ def with_state(result: Any) -> tuple[Any, Any]:
     return result if isinstance(result, tuple) and len(result) == 2 else (result, None)
 
 
-class TorchActor:
-    """Play the user's module, one observation at a time.
-
-    outputs: (outputs,), of the last observation.
-    """
+class TorchActor(NetworkActor):
+    """Play the user's module, one observation at a time."""
 
     def __init__(self, network: Mapping[str, Any], custom: Custom) -> None:
-        self._network, self._space = network, custom.observations
+        super().__init__(network)
+        self._space, self._clip = custom.observations, clip_of(network)
         self._module = make_custom_module(network, custom)
         self._parameters = dict(self._module.named_parameters())
         # An episode may change buffers, and the next one begins with those of the first.
         self._buffers = {name: each.clone() for name, each in self._module.named_buffers()}
-        self._statistics: DoubleArray | None = None
-        if network["normalize"]:
-            self._statistics = empty_statistics(network["inputs"])
-        self._clip = clip_of(network)
-        self.outputs = np.zeros(outputs_needed(network["actions"]), np.float32)
-        self._decode = make_decoder(network["actions"], self.outputs)
         self._state: Any = None
 
-    def bind(self, theta: FloatArray, statistics: DoubleArray | None = None) -> None:
-        """Use theta: (P,) float32, and statistics: (2, inputs) for the observations."""
+    def load(self, theta: FloatArray) -> None:
+        """Use theta: (P,) float32."""
         for name, part in split(self._network, theta).items():
             np.copyto(self._parameters[name].detach().numpy(), part)
-        if self._statistics is not None and statistics is not None:
-            self._statistics[:2] = statistics
 
     def reset(self, seed: int | None = None, noise_seeds: NoiseSeeds = None) -> None:
         """Start the episode of a seed, also of what the module draws by torch."""
-        self._decode.reset(seed, noise_seeds)
+        super().reset(seed, noise_seeds)
         if seed is not None:
             torch.default_generator.manual_seed(seed)
         with torch.inference_mode():
             for name, buffer in self._module.named_buffers():
                 buffer.copy_(self._buffers[name])
-        if self._statistics is not None:
-            self._statistics[2:] = 0
         self._state = None
 
     def act(self, observation: Any) -> Any:
@@ -195,32 +169,18 @@ class TorchActor:
         np.copyto(self.outputs, array)
         return self._decode(int(self.outputs.argmax()))
 
-    def observed(self) -> DoubleArray | None:
-        """Return sums of the deviations since the reset and of their squares: (2, inputs)."""
-        return None if self._statistics is None else self._statistics[2:].copy()
-
     def _tensors(self, observation: Any, space: Space) -> Any:
         """Return a new float32 tensor, or a dict of them, since the module may keep it."""
         if isinstance(space, spaces.Dict):
             return {key: self._tensors(observation[key], part) for key, part in space.items()}
-        try:
-            array = np.asarray(observation, np.float64)
-        except (TypeError, ValueError):
-            array = np.empty(0)
-        if array.shape != (space.shape or ()):
-            raise MisfitError(
-                f"its observation is {type(observation).__name__}, and should hold numbers in the "
-                f"shape {space.shape}",
-                steps_ago=1,
-            )
+        array = as_numbers(observation, space.shape or ())
         # torch's own memory: its alignment decides how the module's sums are rounded.
         tensor = torch.empty(array.shape)
+        out = tensor.numpy().reshape(-1)
         if self._statistics is None:
-            with np.errstate(over="ignore"):
-                np.copyto(tensor.numpy(), array)
+            out[:] = array.reshape(-1)
         else:
-            flat = np.ascontiguousarray(array).reshape(-1)
-            kernels.normalize(flat, self._statistics, self._clip, tensor.numpy().reshape(-1))
+            kernels.normalize(array.reshape(-1), self._statistics, self._clip, out)
         return tensor
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from es.environments.atari import AtariImages
-from es.environments.images import ImageObservation
 from es.envs import Preprocessor, describe_env, make_bare_env, make_env
 
 GAMES = sorted(
@@ -65,23 +64,6 @@ def test_a_game_is_played_as_gymnasium_plays_it_and_seen_as_its_screens_are(name
     bare.close()
 
 
-def test_a_wrapper_of_rewards_leaves_what_is_seen_as_it_is():
-    settings: dict[str, Any] = {"noop_max": 9, "fire_reset": True}
-    name = "BreakoutDeterministic-v4"
-    wrapper = ("gymnasium.wrappers:ClipReward", "min_reward=-1")
-    env, wrapped = (
-        make_env(describe_env(name, env_wrapper=words, **settings)) for words in ((), wrapper)
-    )
-    assert isinstance(wrapped.env.env, ImageObservation)  # type: ignore[attr-defined]
-    for seed in (3, 4):
-        expected, observation = env.reset(seed=seed)[0], wrapped.reset(seed=seed)[0]
-        env.action_space.seed(seed)
-        for _ in range(30):
-            np.testing.assert_allclose(observation, expected, atol=1e-4)
-            action = env.action_space.sample()
-            expected, observation = env.step(action)[0], wrapped.step(action)[0]
-
-
 def record(env):
     """Return the list of codes that the environment plays from now on, a frame each."""
     played, act = [], env._act
@@ -117,13 +99,3 @@ def test_the_last_action_of_an_episode_is_not_repeated_in_the_next():
     played = record(env)
     env.step(2)
     assert {*played} == {ale_py.Action.NOOP}
-
-
-def test_an_episode_without_a_seed_starts_anew():
-    env = make_env(describe_env("PongDeterministic-v4"))
-    env.reset(seed=1)
-    env.step(0)
-    observation = env.reset()[0]
-    # The first image of an episode is normalised by itself.
-    assert observation.mean() == pytest.approx(0, abs=1e-4)
-    assert observation.std() == pytest.approx(1, abs=1e-3)

@@ -1,6 +1,9 @@
 """Every family of environments is played."""
 
+import importlib.util
 import math
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,8 @@ import pytest
 
 from es.config import Config
 from es.policy import make_policy
+from tests.checkpoints import rows
+from tests.processes import ROOT
 
 ENVIRONMENTS: list[tuple[str, dict[str, Any]]] = [
     ("Acrobot-v1", {}),
@@ -73,3 +78,24 @@ def test_a_simulator_keeps_to_itself(start):
     assert out.startswith("Finished: 1 update, ")
     assert out.count("\n") == 1
     assert {path.name for path in Path().iterdir()} == {"run", "tests"}  # as `start` left it
+
+
+# ---- packages, as the page about environments names them ----
+
+PAGE = (ROOT / "docs" / "environments.md").read_text()
+COMMANDS = [
+    shlex.split(line)
+    for line in re.findall(r"^python main.py (--env-name .*)$", PAGE, re.MULTILINE)
+    if line.split()[1].startswith(("minigrid", "mo_gymnasium", "vizdoom"))
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[1])
+def test_it_is_trained_as_the_page_says(program, command):
+    package = re.split(r"[.:]", command[1])[0]
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    quick = ("--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--max-episode-length", 20)
+    status, _, err = program(*command, *quick, "--run-dir", "run", "--target-return", "None")
+    assert (status, err) == (0, "")
+    assert len(rows(Path("run"))) == 1

@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from es.algorithm.noise import Stream, derive_seeds
-from es.environments import images
 from es.environments.images import ImageNormalizer, ImageObservation, gather_frames, resampling
 from es.envs import describe_env, make_env
 from tests.strange import Strange
@@ -65,42 +63,11 @@ def test_an_episode_starts_with_a_new_normaliser():
     env.close()
 
 
-def test_a_screen_that_changes_here_and_there_is_shrunk():
-    rng = np.random.default_rng(1)
-    first = np.array([0, 2, 4], np.int64)
-    taps = rng.random(12, dtype=np.float32)
-    table = rng.random(256, dtype=np.float32)
-    screen = rng.integers(0, 255, (8, 8), dtype=np.uint8)
-    seen = ~screen
-    rows, image = np.empty(24, np.float32), np.empty(9, np.float32)
-    for step in range(20):
-        assert images.shrink_screen(screen, seen, table, first, taps, rows, image)
-        matrix = np.zeros((3, 8))
-        for i in range(3):
-            matrix[i, first[i] : first[i] + 4] = taps[4 * i : 4 * i + 4]
-        expected = matrix @ table[screen].astype(np.float64) @ matrix.T
-        np.testing.assert_allclose(image.reshape(3, 3), expected, rtol=1e-5)
-        screen[step % 8, rng.integers(8)] = rng.integers(0, 255)
-    table[255] = -1e6
-    screen[3, 3] = 255
-    assert not images.shrink_screen(screen, seen, table, first, taps, rows, image)
-
-
-def test_the_reference_batch_has_frames_of_random_play_from_far_apart():
-    description = describe_env("PongDeterministic-v4")
-    frames = gather_frames(make_env(description), 3)
+def test_the_reference_batch_has_frames_of_random_play_by_its_seed():
+    frames, again, other = (
+        gather_frames(make_env(describe_env("PongDeterministic-v4")), seed) for seed in (3, 3, 4)
+    )
     assert frames.shape == (128, 1, 42, 42)
-    assert np.array_equal(gather_frames(make_env(description), 3), frames)
-    assert not np.array_equal(gather_frames(make_env(description), 4), frames)
-    env = make_env(description)
-    env.action_space.seed(3)
-    env.reset(seed=derive_seeds(3, 0, Stream.VBN_BATCH, 1)[0])
-    steps: dict[bytes, int] = {}
-    over = False
-    while not over:
-        observation, _, terminated, truncated, _ = env.step(env.action_space.sample())
-        steps[observation.tobytes()] = len(steps)
-        over = terminated or truncated
-    places = [steps[frame.tobytes()] for frame in frames[:60]]
-    assert places == sorted(places)
-    assert places[-1] - places[0] > 200
+    assert np.array_equal(frames, again)
+    assert not np.array_equal(frames, other)
+    assert len({frame.tobytes() for frame in frames}) == 128
