@@ -415,7 +415,7 @@ def test_a_full_output_loses_nothing_but_words():
 
 def test_a_reader_that_leaves_ends_the_run_as_a_signal_does(start):
     process = start(*ENDLESS, "--workers", 0)
-    next(line for line in process.stdout if line.startswith("Steps per second"))
+    next(line for line in process.stdout if line.startswith("update 1 "))
     process.stdout.close()
     process.wait(60)
     assert process.returncode == 128 + signal.SIGPIPE
