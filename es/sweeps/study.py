@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from es.checkpoint import LATEST
@@ -70,9 +69,8 @@ def open_study(sweep: Sweep) -> Iterator[optuna.Study]:
     if the study is of another sweep, or its file cannot be used.
     """
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
-    url = URL.create("sqlite", database=str(sweep.directory / STUDY)).render_as_string()
     try:
-        storage = optuna.storages.RDBStorage(url)
+        storage = optuna.storages.RDBStorage(f"sqlite:///{sweep.directory / STUDY}")
         try:
             yield _load(storage, sweep)
         finally:
@@ -334,39 +332,24 @@ def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
     run = sweep.trial_directory(best.number)
     console.say(
         f"Best: trial {best.number}, {_found(sweep, best)}\n"
-        f"{_gain(study, sweep, best)}"
         f"{how_to_watch(sweep.base, run / LATEST, drawable=sweep.drawable)}"
     )
     train = command("main", "--config", sweep.directory / BEST_SETTINGS)
     return f"Train with its settings (for longer: give another budget, too):\n  {train}"
 
 
-def _gain(study: optuna.Study, sweep: Sweep, best: FrozenTrial) -> str:
-    """Return what the search has gained, if the settings as they were given have been tried."""
-    params = base_params(sweep.space, sweep.base)
-    given = [trial for trial in complete_trials(study) if trial.params == params]
-    if not given:
-        return ""
-    if best.value == given[0].value:
-        return (
-            "No trial is better than that of the settings as they were given: try more --trials, "
-            "another --space or a larger budget\n"
-        )
-    return f"With the settings as they were given (trial {given[0].number}): {given[0].value:.2f}\n"
-
-
 def _best_settings(sweep: Sweep, best: FrozenTrial, count: int) -> str:
-    config = trial_settings(sweep.base, best.params)
-    usual = Config()
-    named = {"env_name", *sweep.space}
+    # A trial's one process is one of many.
+    workers = sweep.base.workers or "auto"
+    config = dataclasses.replace(
+        trial_settings(sweep.base, best.params), workers=workers, silent=False
+    )
+    usual, named = Config(), {"env_name", *sweep.space}
     values = {
         name: value
         for name, value in config.saved().items()
         if name in named or getattr(config, name) != getattr(usual, name)
     }
-    values.pop("silent", None)
-    if not config.workers:  # a trial's one process is one of many
-        values["workers"] = "auto"
     title = (
         f"# {config.env_name}: the best of a sweep of {counted(count, 'trial')}.\n"
         f"# Trial {best.number}: {_found(sweep, best)}.\n"
@@ -388,17 +371,15 @@ def _draw_importance(study: optuna.Study, sweep: Sweep) -> str:
             f"No {IMPORTANCE}: to tell which settings matter takes {FEWEST} complete trials, not "
             f"all of the same value (so far: {len(complete)})."
         )
+    import matplotlib
+    from optuna.visualization.matplotlib import plot_param_importances
+
+    matplotlib.use("agg")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that PED-ANOVA is experimental
+        warnings.simplefilter("ignore")  # that this is experimental
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=GOOD)
-        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    title = f"{sweep.base.env_name}: what the best of {len(complete)} trials have in common"
-    figure, (axes,) = plot.new_figure(
-        [title], "importance (PED-ANOVA)", "", height=1.2 + 0.35 * len(found)
-    )
-    bars = axes.barh([flag(name)[2:] for name in found], [*found.values()], color=plot.COLOURS[0])
-    axes.bar_label(bars, fmt="%.2f", padding=3)
-    axes.invert_yaxis()  # the most important one on top
-    axes.margins(x=0.12)
+        axes = plot_param_importances(study, evaluator=evaluator)
+    figure = axes.get_figure(root=True)
+    assert figure
     plot.save(figure, sweep.directory / IMPORTANCE)
     return f"Which settings matter: {sweep.directory / IMPORTANCE}"

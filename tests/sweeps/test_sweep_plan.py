@@ -58,7 +58,7 @@ def test_without_optuna_the_remedy_is_named(plan, monkeypatch):
 
 
 def test_a_setting_that_is_given_leaves_the_space(plan):
-    prepared = sweep.prepare(["--env-name=CartPole-v1", "--max-frames=9", "--useAdam", "--lr=0.1"])
+    prepared = sweep.plan(["--env-name=CartPole-v1", "--max-frames=9", "--useAdam", "--lr=0.1"])
     assert prepared.space.keys() == {
         "sigma", "n", "shaping", "hidden_sizes", "activation", "weight_decay",
     }  # fmt: skip
@@ -68,10 +68,11 @@ def test_a_setting_that_is_given_leaves_the_space(plan):
     assert "nothing is left to search" in err
 
 
-def test_a_worker_per_perturbation_leaves_cores_to_fewer_trials(plan, monkeypatch):
+@pytest.mark.parametrize(("workers", "jobs"), [("0", 64), ("None", 1)])
+def test_trials_that_use_several_processes_are_played_one_by_one(plan, monkeypatch, workers, jobs):
     monkeypatch.setenv(CORES, "64")
-    command = ["--env-name=CartPole-v1", "--max-frames=9", "--n=20", "--workers=None"]
-    assert sweep.prepare(command).jobs == 3
+    command = ["--env-name=CartPole-v1", "--max-frames=9", f"--workers={workers}"]
+    assert sweep.plan(command).jobs == jobs
     assert os.environ[CORES] == "64"
 
 
