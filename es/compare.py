@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from es.checkpoint import replace
-from es.config import ALGORITHM, Config, flag, shown
+from es.config import ALGORITHM, Config, flag_with_value
 from es.errors import UsageError, execute, in_one_line
 from es.reports import PROGRESS, SETTINGS, plot
 from es.reports.plot import DoubleArray
@@ -35,7 +35,6 @@ LEGEND = (
     "final: mean unperturbed return of the last {window} updates of each run; best: the highest of "
     "{window} updates in a row; ±: standard deviation over seeds. Figures are means over seeds."
 )
-WIDE = 200  # characters: a table that is not printed on a terminal need not be folded
 
 
 class LoadedRun(NamedTuple):
@@ -72,26 +71,23 @@ def parse(argv: Sequence[str]) -> dict[str, Any]:
 
 def compare(run_dirs: Sequence[str], by: str = "frames", output: str = "comparison") -> int:
     """Compare runs, write files, print the table; return the exit status, or raise UsageError."""
-    from rich.console import Console
-
     groups = group_runs(load_runs(run_dirs))
     window = plot.smoothing_window(
         int(np.median([run.progress["update"].size for group in groups for run in group.runs]))
     )
     base = re.sub(r"\.(png|csv|md)$", "", output)
-    picture, table, text = (Path(f"{base}{suffix}") for suffix in (".png", ".csv", ".md"))
+    picture, figures, text = (Path(f"{base}{suffix}") for suffix in (".png", ".csv", ".md"))
     rows = [summarise(group, window) for group in groups]
+    table = as_markdown(rows, window)
     try:
         picture.parent.mkdir(parents=True, exist_ok=True)
         plot.save(draw(groups, by, window), picture)
-        replace(table, as_csv(rows).encode())
-        replace(text, as_markdown(rows, window, picture.name).encode())
+        replace(figures, as_csv(rows).encode())
+        replace(text, f"{table}\n![learning curves](<{picture.name}>)\n".encode())
     except OSError as error:
         reason = f"cannot be written ({error.strerror})"
         raise UsageError(f"--output {output}: {reason}. Choose another.") from error
-    width = None if sys.stdout.isatty() else WIDE
-    Console(highlight=False, width=width).print(for_terminal(rows, window))
-    print(f"Written: {picture}, {table}, {text}")
+    print(f"{table}\nWritten: {picture}, {figures}, {text}")
     return 0
 
 
@@ -151,7 +147,7 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
         words = differences(config, rivals)
         if several or not words:
             words.insert(0, config.env_name)
-        groups.append(Group(in_one_line(", ".join(words)), config.env_name, each))
+        groups.append(Group(in_one_line(" ".join(words)), config.env_name, each))
     return groups
 
 
@@ -161,30 +157,19 @@ def shared_settings(config: Config) -> dict[str, Any]:
     if config.lr_schedule != "constant":  # which depends on the number of updates
         values["max_gradient_updates"] = config.max_gradient_updates
     # The run that it branched off from. The observations decide on --small-net.
-    values["restore"] = os.path.relpath(config.restore) if config.restore else ""
+    values["restore"] = os.path.relpath(config.restore) if config.restore else None
     del values["small_net"]
     return values
 
 
 def differences(config: Config, others: Sequence[Config]) -> list[str]:
-    """Return the settings, in words, in which a group's settings differ from those of others."""
+    """Return the settings, as flags, in which a group's settings differ from those of others."""
     rivals = [shared_settings(other) for other in others]
     return [
-        in_words(name, value)
+        flag_with_value(name, value).rstrip()
         for name, value in shared_settings(config).items()
         if any(rival.get(name) != value for rival in rivals)
     ]
-
-
-def in_words(name: str, value: Any) -> str:
-    """Return a setting in words."""
-    word = flag(name)[2:]
-    if isinstance(value, bool):
-        return word if value else f"no {word}"
-    if value is None:
-        return f"{word} default"
-    text = f"{value:g}" if isinstance(value, float) else shown(value)
-    return f"{word} {text or 'none'}"
 
 
 def draw(groups: Sequence[Group], by: str, window: int) -> "Figure":
@@ -255,25 +240,11 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def as_markdown(rows: Sequence[dict[str, Any]], window: int, picture: str) -> str:
-    """Return the table as Markdown, with its legend and the picture below."""
+def as_markdown(rows: Sequence[dict[str, Any]], window: int) -> str:
+    """Return the table as Markdown, with its legend below."""
     table = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *map(cells, rows)]
     lines = ["| " + " | ".join(row) + " |" for row in table]
-    link = f"![learning curves](<{picture}>)"
-    return "\n".join([*lines, "", LEGEND.format(window=window), "", link, ""])
-
-
-def for_terminal(rows: Sequence[dict[str, Any]], window: int) -> Any:
-    """Return the table for rich to print."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(caption=Text(LEGEND.format(window=window)), caption_justify="left")
-    for name in HEADER:
-        table.add_column(name, justify="left" if name == "group" else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, cells(row)))  # a Text: brackets are not markup
-    return table
+    return "\n".join([*lines, "", LEGEND.format(window=window), ""])
 
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:
