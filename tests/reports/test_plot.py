@@ -86,11 +86,9 @@ def test_frames_stand_above_the_episodes_in_which_they_were_played(drawn):
     ("count", "columns"),
     [
         (0, {}),
-        (1, {"unperturbed_return": np.nan}),
-        (30, {"unperturbed_return": 7.0, "return_min": 7.0, "return_max": 7.0}),
+        (1, {"unperturbed_return": np.nan, "frames": 0}),
+        (30, {"unperturbed_return": 7.0, "return_min": 7.0, "return_max": 7.0, "episodes": 4}),
         (30, {"unperturbed_return": np.inf, "return_min": -1e100, "return_max": 1e100}),
-        (30, {"frames": 0}),
-        (30, {"episodes": 4}),
     ],
 )
 def test_odd_figures_are_drawn_without_a_warning(tmp_path, drawn, count, columns):
