@@ -94,19 +94,15 @@ def compare(run_dirs: Sequence[str], by: str = "frames", output: str = "comparis
 def load_runs(names: Sequence[str]) -> list[LoadedRun]:
     """Load the runs in these directories or in folders of theirs, each once.
 
-    Raise UsageError if there are none, or if a given directory holds a run that cannot be read. In
-    a folder of a directory, such a run is left out with a warning.
+    Leave out, with a warning, a run that cannot be read. Raise UsageError if no run is left.
     """
     runs: dict[Path, LoadedRun] = {}
     for name in names:
-        given = Path(name)
-        for directory in find_runs(given):
+        for directory in find_runs(Path(name)):
             try:
                 runs[directory.resolve()] = load_run(directory)
             except (OSError, ValueError, UsageError) as error:
                 reason = in_one_line(f"{directory}: cannot be read ({error})")
-                if directory == given:
-                    raise UsageError(f"RUN_DIR {reason}. Leave it out.") from error
                 print(f"warning: {reason}. It is left out.", file=sys.stderr)
     if not runs:
         raise UsageError(

@@ -165,14 +165,12 @@ def test_folders_of_a_directory_are_runs_and_what_cannot_be_read_is_left_out(com
     ("arguments", "told"),
     [
         (("nowhere",), "RUN_DIR nowhere: holds no run. Give the directory of a run, such as"),
-        (("broken",), "RUN_DIR broken: cannot be read (it has no column update). Leave it out."),
         (("a", "--by", "weeks"), "--by"),
         (("a", "--output", "a/progress.csv/x"), "--output a/progress.csv/x: cannot be written ("),
     ],
 )
 def test_mistakes_are_one_line(compare, arguments, told):
     a_run("a")
-    write_progress(Path("broken"), 0).write_text("a,b\n")
     status, out, err = compare(*arguments)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("error: ")
