@@ -30,10 +30,9 @@ CLOCKS = {  # the horizontal axis of the picture: its label, its column, the col
     "episodes": ("training episodes", "episodes", 1),
     "minutes": ("wall-clock time (minutes)", "wall_seconds", 60),
 }
-HEADER = ("group", "seeds", "updates", "episodes", "frames", "minutes", "final", "best", "steps/s")
 LEGEND = (
-    "final: mean unperturbed return of the last {window} updates of each run; best: the highest of "
-    "{window} updates in a row; ±: standard deviation over seeds. Figures are means over seeds."
+    "Figures are means over seeds. final: unperturbed return, mean of the last {window} updates; "
+    "best: the highest of {window} updates in a row; std: standard deviation over seeds."
 )
 
 
@@ -194,7 +193,7 @@ def draw(groups: Sequence[Group], by: str, window: int) -> "Figure":
             plot.draw_target(axes, target)
     note = "mean over seeds; band: ± 1 standard deviation; pale: single runs"
     several = any(len(group.runs) > 1 for group in groups)
-    plot.add_legend(figure, columns=2, title=note if several else None)
+    plot.add_legend(figure, title=note if several else None)
     return figure
 
 
@@ -211,7 +210,7 @@ def summarise(group: Group, window: int) -> dict[str, Any]:
         return float(np.mean([run.progress[column][-1] for run in group.runs]))
 
     row: dict[str, Any] = {
-        "label": group.label,
+        "group": group.label,
         "seeds": len(group.runs),
         "updates": last("update"),
         "episodes": last("episodes"),
@@ -238,24 +237,13 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
 
 def as_markdown(rows: Sequence[dict[str, Any]], window: int) -> str:
     """Return the table as Markdown, with its legend below."""
-    table = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *map(cells, rows)]
-    lines = ["| " + " | ".join(row) + " |" for row in table]
+
+    def cell(value: str | float | None) -> str:
+        if isinstance(value, str):
+            return value
+        return "" if value is None else f"{value:,.2f}".removesuffix(".00")
+
+    table = [[*rows[0]], ["---", *["---:"] * (len(rows[0]) - 1)]]
+    table += [[cell(value) for value in row.values()] for row in rows]
+    lines = ["| " + " | ".join(cells) + " |" for cells in table]
     return "\n".join([*lines, "", LEGEND.format(window=window), ""])
-
-
-def cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """Return the cells of a row in words."""
-
-    def figure(name: str) -> str:
-        std = row[f"{name}_std"]
-        return f"{row[name]:,.2f}" + ("" if std is None else f" ± {std:,.2f}")
-
-    return (
-        row["label"],
-        str(row["seeds"]),
-        *(f"{row[name]:,.0f}" for name in ("updates", "episodes", "frames")),
-        f"{row['minutes']:,.2f}",
-        figure("final"),
-        figure("best"),
-        f"{row['steps_per_second']:,.0f}",
-    )

@@ -43,8 +43,8 @@ def test_the_files_and_the_table(compare):
     assert sorted(path.name for path in Path("out").iterdir()) == ["c.csv", "c.md", "c.png"]
     with Path("out/c.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["label"], row["seeds"]) for row in rows] == [("--lr 0.1", "2"), ("--lr 0.5", "1")]
-    line = "| --lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 ± 0.00 | 26.50 ± 0.00 | 1,000 |\n"
+    assert [(row["group"], row["seeds"]) for row in rows] == [("--lr 0.1", "2"), ("--lr 0.5", "1")]
+    line = "| --lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 | 0 | 26.50 | 0 | 1,000 |\n"
     for words in (line, "the last 6 updates", "Written: out/c.png, out/c.csv, out/c.md"):
         assert words in out
     text, picture = Path("out/c.md").read_text().splitlines(), "![learning curves](<c.png>)"
@@ -58,7 +58,7 @@ def test_a_group_is_summed_up_over_its_seeds():
     row = summarise(only, 10)
     # The last ten returns are 20 to 29, and 90 to 0; the best ten, the same, and 190 to 100.
     finals, bests = (24.5, 45.0), (24.5, 145.0)
-    assert (row["label"], row["seeds"]) == ("CartPole-v1", 2)
+    assert (row["group"], row["seeds"]) == ("CartPole-v1", 2)
     assert (row["updates"], row["episodes"], row["frames"]) == (25, 100, 2500)
     assert row["minutes"] == pytest.approx(1.5 * 25 / 60)
     assert (row["final"], row["best"]) == (statistics.mean(finals), statistics.mean(bests))

@@ -152,8 +152,8 @@ class Log:
         the disk has refused. played: an update and its perturbations' returns. evaluation: from
         `describe_evaluation`. film: a checkpoint to record an episode of.
         """
-        batch = partial(self._add, checkpoints, played, evaluation, film)
-        self._batches.append(self._thread.submit(batch))
+        batch = self._thread.submit(self._add, checkpoints, played, evaluation, film)
+        self._batches.append(batch)
         while len(self._batches) > MOST_BATCHES:
             self._batches.popleft().result()
 
@@ -222,21 +222,21 @@ class Log:
 
     def _write(self) -> None:
         """Write what waits to be written."""
+        writes: dict[str, Callable[[], None]] = {
+            PROGRESS: self._progress.flush,
+            EVALUATIONS: self._evaluations.flush,
+            EVENTS: self._events.flush,
+        }
+        for name in sorted(self._checkpoints, key=lambda name: name == LATEST):
+            writes[name] = partial(save, self._checkpoints[name], self._path / name)
         refused: dict[str, str] = {}
-
-        def attempt(name: str, write: Callable[[], None]) -> None:
+        for name, write in writes.items():
             try:
                 write()
             except OSError as error:
                 refused[name] = error.strerror or str(error)
-
-        attempt(PROGRESS, self._progress.flush)
-        attempt(EVALUATIONS, self._evaluations.flush)
-        attempt(EVENTS, self._events.flush)
-        for name in sorted(self._checkpoints, key=lambda name: name == LATEST):
-            attempt(name, partial(save, self._checkpoints[name], self._path / name))
-            if name not in refused:
-                del self._checkpoints[name]
+            else:
+                self._checkpoints.pop(name, None)
         if refused and not self._refused:
             name, reason = next(iter(refused.items()))
             self._warn(

@@ -213,7 +213,7 @@ def learning_curve(
         draw_target(axes, target)
     if episodes.size:
         _count_frames(axes, np.append(0, episodes), np.append(0, progress["frames"]))
-    add_legend(figure, columns=2)
+    add_legend(figure)
     return figure
 
 
@@ -295,10 +295,10 @@ def draw_target(axes: Axes, target: float) -> None:
     )  # fmt: skip
 
 
-def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
-    """Put a legend below the axes. columns: of the legend."""
+def add_legend(figure: Figure, title: str | None = None) -> None:
+    """Put a legend below the axes."""
     legend = figure.legend(
-        loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5, title=title
+        loc="outside lower center", ncols=2, frameon=False, handlelength=3.5, title=title
     )
     for text in legend.get_texts():
         text.set_text(textwrap.fill(text.get_text(), LABEL_WIDTH))

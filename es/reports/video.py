@@ -19,7 +19,7 @@ from es.errors import UsageError, summary_of
 from es.reports import VIDEOS
 from es.reports.plot import Helper, last_line
 
-SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels: small pictures such as Atari's are enlarged
+SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels
 CAPTION_HEIGHT = 28  # pixels, above the picture
 BACKGROUND, INK = (32, 32, 32), (255, 255, 255)
 GIF_WIDTH, GIF_SPEED = 320, 20.0  # pixels and pictures a second at most: GIFs grow large
@@ -57,7 +57,7 @@ class ShowFrames(gymnasium.Wrapper):
 
     def _show(self) -> None:
         pixels = draw(self.env, f"{self._flag}: ", "give --no-render")
-        self._viewer.show(pixels, f"episode {self._episode}   return {self._return:.2f}")
+        self._viewer.show(enlarged(pixels), f"episode {self._episode}   return {self._return:.2f}")
 
 
 def draw(env: gymnasium.Env, prefix: str, remedy: str) -> np.ndarray:
@@ -160,11 +160,9 @@ class Window:
         pygame = self._pygame
         surface = pygame.surfarray.make_surface(np.transpose(pixels, (1, 0, 2)))
         if self._screen is None:
-            factor = enlargement(surface.get_size())
-            size = tuple(factor * side for side in surface.get_size())
-            self._screen = pygame.display.set_mode(size)
+            self._screen = pygame.display.set_mode(surface.get_size())
             pygame.display.set_caption(self._title)
-        pygame.transform.scale(surface, self._screen.get_size(), self._screen)
+        self._screen.blit(surface, (0, 0))
         pygame.display.flip()
         self._clock.tick(self._frames_per_second)
         if any(event.type == pygame.QUIT for event in pygame.event.get()):
@@ -175,9 +173,11 @@ class Window:
         self._pygame.display.quit()
 
 
-def enlargement(size: tuple[int, ...]) -> int:
-    """Return the factor by which pictures of this size, in pixels, are enlarged."""
-    return max(1, min(-(-SMALLEST_SIDE // min(size)), LARGEST_SIDE // max(size)))
+def enlarged(pixels: np.ndarray) -> np.ndarray:
+    """Return a picture that is easy to see: small ones, such as Atari's, are enlarged."""
+    shortest, longest = min(pixels.shape[:2]), max(pixels.shape[:2])
+    factor = max(1, min(-(-SMALLEST_SIDE // shortest), LARGEST_SIDE // longest))
+    return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
 def flags_to_watch(*, drawable: bool) -> tuple[str, ...]:
@@ -237,8 +237,6 @@ class Video:
         """Add a frame. Raise UsageError if ffmpeg has failed."""
         import cv2
 
-        factor = enlargement(pixels.shape[:2])
-        pixels = pixels.repeat(factor, axis=0).repeat(factor, axis=1)
         height, width, _ = pixels.shape
         margins = CAPTION_HEIGHT, height % 2, 0, width % 2  # the codec wants even numbers
         canvas = cv2.copyMakeBorder(pixels, *margins, cv2.BORDER_CONSTANT, value=BACKGROUND)

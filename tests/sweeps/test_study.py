@@ -9,6 +9,7 @@ from multiprocessing import Pipe, get_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import optuna
 import pytest
@@ -67,15 +68,8 @@ def find(sweep: Sweep, play: Play) -> list[Any]:
         process.start()
         return RunningTrial(trial, process, ours)
 
-    with open_study(sweep) as study:
-        search(
-            study,
-            sweep,
-            Interrupts(),
-            lambda trial: write_tables(study, sweep),
-            lambda state: None,
-            start,
-        )
+    with open_study(sweep) as study, patch("es.sweeps.study.start_trial", start):
+        search(study, sweep, Interrupts(), lambda trial: write_tables(study, sweep), print)
         return study.get_trials()
 
 

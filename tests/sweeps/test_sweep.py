@@ -108,7 +108,7 @@ def test_a_sweep_that_is_killed_or_interrupted_continues_its_trials(search, monk
     assert out.splitlines()[-2].startswith("Interrupted: 0 of 3 trials are done. Go on with")
     assert [row.state.name for row in study()] == ["RUNNING", "RUNNING"]
     for path in runs:
-        assert read(path / "latest.safetensors").counters.update == len(rows(path))
+        assert 0 <= len(rows(path)) - read(path / "latest.safetensors").counters.update <= 1
 
     Path("hold").unlink()
     status, out, err = search(*LONG)
