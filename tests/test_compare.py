@@ -10,7 +10,6 @@ import pytest
 
 from es.compare import draw, group_runs, load_runs, main, summarise
 from es.reports import plot
-from tests.processes import run_python
 from tests.records import FALLING, RISING, a_run, write_progress
 
 
@@ -175,16 +174,3 @@ def test_mistakes_are_one_line(compare, arguments, told):
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("error: ")
     assert told in err
-
-
-def test_help_is_light():
-    program = (
-        "import sys; from es.compare import main\n"
-        "try: main(['--help'])\n"
-        "finally: print(sorted({'matplotlib', 'rich', 'torch'} & set(sys.modules)))"
-    )
-    result = run_python(program)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.endswith("[]\n")
-    for word in ("RUN_DIR", "--by", "--output", "frames", "episodes", "minutes"):
-        assert word in result.stdout

@@ -173,14 +173,6 @@ def test_checkpoints_that_the_disk_refused_are_written_later_the_latest_last(
     assert written == f"{tmp_path}: all waiting files are written now."
 
 
-def test_a_mistake_in_the_thread_is_raised(open_log, monkeypatch):
-    monkeypatch.setattr(logs, "save", lambda *_: 1 / 0)
-    log = open_log()
-    log.commit({"latest.safetensors": None})
-    with pytest.raises(ZeroDivisionError):
-        finish(log)
-
-
 def test_tensorboard_has_the_distribution_and_the_settings(tmp_path, open_log):
     settings = {"lr": 0.5, "vbn": True, "shaping": "nes", "sigma_min": None}
     log = open_log(settings=settings)

@@ -151,21 +151,6 @@ def test_a_full_disk_is_one_line_and_leaves_the_older_video(program, checkpoint,
     assert no_recording_is_left()
 
 
-def test_pictures_that_go_wrong_are_one_line_and_no_video(program, checkpoint, monkeypatch):
-    pictures = iter([np.zeros((50, 60, 3), np.uint8)] * 3)
-
-    def render(env):
-        if (picture := next(pictures, None)) is None:
-            raise RuntimeError("no more")
-        return picture
-
-    monkeypatch.setattr("gymnasium.envs.classic_control.cartpole.CartPoleEnv.render", render)
-    status, out, err = program("--test", "--restore", checkpoint, "--video", "out.mp4")
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith("error: --video: the environment cannot be drawn (RuntimeError: no more")
-    assert [name for name in os.listdir() if "out" in name] == []
-
-
 def test_an_interrupted_video_holds_what_was_played(start, program):
     """The environment is slow, and its pictures have something to show."""
     program("--env-name", "Pendulum-v1", "--n", 2, "--workers", 0, "--max-gradient-updates", 1)
