@@ -45,7 +45,7 @@ class LoadedRun(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Runs that differ in their seeds alone. label: the settings that other groups do not have."""
+    """Runs that differ in their seeds alone."""
 
     label: str
     env_name: str
@@ -97,11 +97,11 @@ def load_runs(names: Sequence[str]) -> list[LoadedRun]:
     """
     runs: dict[Path, LoadedRun] = {}
     for name in names:
-        for directory in find_runs(Path(name)):
+        for table in sorted(Path(name).rglob(PROGRESS)):
             try:
-                runs[directory.resolve()] = load_run(directory)
+                runs[table.resolve()] = load_run(table.parent)
             except (OSError, ValueError, UsageError) as error:
-                reason = in_one_line(f"{directory}: cannot be read ({error})")
+                reason = in_one_line(f"{table.parent}: cannot be read ({error})")
                 print(f"warning: {reason}. It is left out.", file=sys.stderr)
     if not runs:
         raise UsageError(
@@ -109,15 +109,6 @@ def load_runs(names: Sequence[str]) -> list[LoadedRun]:
             "checkpoints/CartPole-v1."
         )
     return list(runs.values())
-
-
-def find_runs(directory: Path) -> list[Path]:
-    """Return the directory if it is a run's, or else the runs in it."""
-    if (directory / PROGRESS).is_file():
-        return [directory]
-    # The name of an environment, and so its default directory, may have a slash in it.
-    files = [*directory.glob(f"*/{PROGRESS}"), *directory.glob(f"*/*/{PROGRESS}")]
-    return sorted(file.parent for file in files)
 
 
 def load_run(directory: Path) -> LoadedRun:
@@ -130,7 +121,10 @@ def load_run(directory: Path) -> LoadedRun:
 
 
 def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
-    """Group the runs that differ in their seeds alone, in their order."""
+    """Group the runs that differ in their seeds alone, in their order.
+
+    A group's label is the settings, as flags, in which it differs from others of its environment.
+    """
     members: dict[str, list[LoadedRun]] = {}
     for run in runs:
         members.setdefault(repr(shared_settings(run.config)), []).append(run)
@@ -138,8 +132,12 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
     several = len({config.env_name for config in configs}) > 1
     groups = []
     for config, each in zip(configs, members.values(), strict=True):
-        rivals = [other for other in configs if other.env_name == config.env_name]
-        words = differences(config, rivals)
+        rivals = [shared_settings(other) for other in configs if other.env_name == config.env_name]
+        words = [
+            flag_with_value(name, value).rstrip()
+            for name, value in shared_settings(config).items()
+            if any(rival.get(name) != value for rival in rivals)
+        ]
         if several or not words:
             words.insert(0, config.env_name)
         groups.append(Group(in_one_line(" ".join(words)), config.env_name, each))
@@ -155,16 +153,6 @@ def shared_settings(config: Config) -> dict[str, Any]:
     values["restore"] = os.path.relpath(config.restore) if config.restore else None
     del values["small_net"]
     return values
-
-
-def differences(config: Config, others: Sequence[Config]) -> list[str]:
-    """Return the settings, as flags, in which a group's settings differ from those of others."""
-    rivals = [shared_settings(other) for other in others]
-    return [
-        flag_with_value(name, value).rstrip()
-        for name, value in shared_settings(config).items()
-        if any(rival.get(name) != value for rival in rivals)
-    ]
 
 
 def draw(groups: Sequence[Group], by: str, window: int) -> "Figure":
