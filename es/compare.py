@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from es.checkpoint import replace
-from es.config import ALGORITHM, Config, flag, shown
+from es.config import ALGORITHM, Config, flag_with_value
 from es.errors import UsageError, execute, in_one_line
 from es.reports import PROGRESS, SETTINGS, plot
 from es.reports.plot import DoubleArray
@@ -30,12 +30,10 @@ CLOCKS = {  # the horizontal axis of the picture: its label, its column, the col
     "episodes": ("training episodes", "episodes", 1),
     "minutes": ("wall-clock time (minutes)", "wall_seconds", 60),
 }
-HEADER = ("group", "seeds", "updates", "episodes", "frames", "minutes", "final", "best", "steps/s")
 LEGEND = (
-    "final: mean unperturbed return of the last {window} updates of each run; best: the highest of "
-    "{window} updates in a row; ±: standard deviation over seeds. Figures are means over seeds."
+    "Figures are means over seeds. final: unperturbed return, mean of the last {window} updates; "
+    "best: the highest of {window} updates in a row; std: standard deviation over seeds."
 )
-WIDE = 200  # characters: a table that is not printed on a terminal need not be folded
 
 
 class LoadedRun(NamedTuple):
@@ -47,7 +45,7 @@ class LoadedRun(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Runs that differ in their seeds alone. label: the settings that other groups do not have."""
+    """Runs that differ in their seeds alone."""
 
     label: str
     env_name: str
@@ -72,45 +70,38 @@ def parse(argv: Sequence[str]) -> dict[str, Any]:
 
 def compare(run_dirs: Sequence[str], by: str = "frames", output: str = "comparison") -> int:
     """Compare runs, write files, print the table; return the exit status, or raise UsageError."""
-    from rich.console import Console
-
     groups = group_runs(load_runs(run_dirs))
     window = plot.smoothing_window(
         int(np.median([run.progress["update"].size for group in groups for run in group.runs]))
     )
     base = re.sub(r"\.(png|csv|md)$", "", output)
-    picture, table, text = (Path(f"{base}{suffix}") for suffix in (".png", ".csv", ".md"))
+    picture, figures, text = (Path(f"{base}{suffix}") for suffix in (".png", ".csv", ".md"))
     rows = [summarise(group, window) for group in groups]
+    table = as_markdown(rows, window)
     try:
         picture.parent.mkdir(parents=True, exist_ok=True)
         plot.save(draw(groups, by, window), picture)
-        replace(table, as_csv(rows).encode())
-        replace(text, as_markdown(rows, window, picture.name).encode())
+        replace(figures, as_csv(rows).encode())
+        replace(text, f"{table}\n![learning curves](<{picture.name}>)\n".encode())
     except OSError as error:
         reason = f"cannot be written ({error.strerror})"
         raise UsageError(f"--output {output}: {reason}. Choose another.") from error
-    width = None if sys.stdout.isatty() else WIDE
-    Console(highlight=False, width=width).print(for_terminal(rows, window))
-    print(f"Written: {picture}, {table}, {text}")
+    print(f"{table}\nWritten: {picture}, {figures}, {text}")
     return 0
 
 
 def load_runs(names: Sequence[str]) -> list[LoadedRun]:
     """Load the runs in these directories or in folders of theirs, each once.
 
-    Raise UsageError if there are none, or if a given directory holds a run that cannot be read. In
-    a folder of a directory, such a run is left out with a warning.
+    Leave out, with a warning, a run that cannot be read. Raise UsageError if no run is left.
     """
     runs: dict[Path, LoadedRun] = {}
     for name in names:
-        given = Path(name)
-        for directory in find_runs(given):
+        for table in sorted(Path(name).rglob(PROGRESS)):
             try:
-                runs[directory.resolve()] = load_run(directory)
+                runs[table.resolve()] = load_run(table.parent)
             except (OSError, ValueError, UsageError) as error:
-                reason = in_one_line(f"{directory}: cannot be read ({error})")
-                if directory == given:
-                    raise UsageError(f"RUN_DIR {reason}. Leave it out.") from error
+                reason = in_one_line(f"{table.parent}: cannot be read ({error})")
                 print(f"warning: {reason}. It is left out.", file=sys.stderr)
     if not runs:
         raise UsageError(
@@ -118,15 +109,6 @@ def load_runs(names: Sequence[str]) -> list[LoadedRun]:
             "checkpoints/CartPole-v1."
         )
     return list(runs.values())
-
-
-def find_runs(directory: Path) -> list[Path]:
-    """Return the directory if it is a run's, or else the runs in it."""
-    if (directory / PROGRESS).is_file():
-        return [directory]
-    # The name of an environment, and so its default directory, may have a slash in it.
-    files = [*directory.glob(f"*/{PROGRESS}"), *directory.glob(f"*/*/{PROGRESS}")]
-    return sorted(file.parent for file in files)
 
 
 def load_run(directory: Path) -> LoadedRun:
@@ -139,7 +121,10 @@ def load_run(directory: Path) -> LoadedRun:
 
 
 def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
-    """Group the runs that differ in their seeds alone, in their order."""
+    """Group the runs that differ in their seeds alone, in their order.
+
+    A group's label is the settings, as flags, in which it differs from others of its environment.
+    """
     members: dict[str, list[LoadedRun]] = {}
     for run in runs:
         members.setdefault(repr(shared_settings(run.config)), []).append(run)
@@ -147,11 +132,15 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
     several = len({config.env_name for config in configs}) > 1
     groups = []
     for config, each in zip(configs, members.values(), strict=True):
-        rivals = [other for other in configs if other.env_name == config.env_name]
-        words = differences(config, rivals)
+        rivals = [shared_settings(other) for other in configs if other.env_name == config.env_name]
+        words = [
+            flag_with_value(name, value).rstrip()
+            for name, value in shared_settings(config).items()
+            if any(rival.get(name) != value for rival in rivals)
+        ]
         if several or not words:
             words.insert(0, config.env_name)
-        groups.append(Group(in_one_line(", ".join(words)), config.env_name, each))
+        groups.append(Group(in_one_line(" ".join(words)), config.env_name, each))
     return groups
 
 
@@ -161,30 +150,9 @@ def shared_settings(config: Config) -> dict[str, Any]:
     if config.lr_schedule != "constant":  # which depends on the number of updates
         values["max_gradient_updates"] = config.max_gradient_updates
     # The run that it branched off from. The observations decide on --small-net.
-    values["restore"] = os.path.relpath(config.restore) if config.restore else ""
+    values["restore"] = os.path.relpath(config.restore) if config.restore else None
     del values["small_net"]
     return values
-
-
-def differences(config: Config, others: Sequence[Config]) -> list[str]:
-    """Return the settings, in words, in which a group's settings differ from those of others."""
-    rivals = [shared_settings(other) for other in others]
-    return [
-        in_words(name, value)
-        for name, value in shared_settings(config).items()
-        if any(rival.get(name) != value for rival in rivals)
-    ]
-
-
-def in_words(name: str, value: Any) -> str:
-    """Return a setting in words."""
-    word = flag(name)[2:]
-    if isinstance(value, bool):
-        return word if value else f"no {word}"
-    if value is None:
-        return f"{word} default"
-    text = f"{value:g}" if isinstance(value, float) else shown(value)
-    return f"{word} {text or 'none'}"
 
 
 def draw(groups: Sequence[Group], by: str, window: int) -> "Figure":
@@ -213,7 +181,7 @@ def draw(groups: Sequence[Group], by: str, window: int) -> "Figure":
             plot.draw_target(axes, target)
     note = "mean over seeds; band: ± 1 standard deviation; pale: single runs"
     several = any(len(group.runs) > 1 for group in groups)
-    plot.add_legend(figure, columns=2, title=note if several else None)
+    plot.add_legend(figure, title=note if several else None)
     return figure
 
 
@@ -230,7 +198,7 @@ def summarise(group: Group, window: int) -> dict[str, Any]:
         return float(np.mean([run.progress[column][-1] for run in group.runs]))
 
     row: dict[str, Any] = {
-        "label": group.label,
+        "group": group.label,
         "seeds": len(group.runs),
         "updates": last("update"),
         "episodes": last("episodes"),
@@ -255,40 +223,15 @@ def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-def as_markdown(rows: Sequence[dict[str, Any]], window: int, picture: str) -> str:
-    """Return the table as Markdown, with its legend and the picture below."""
-    table = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *map(cells, rows)]
-    lines = ["| " + " | ".join(row) + " |" for row in table]
-    link = f"![learning curves](<{picture}>)"
-    return "\n".join([*lines, "", LEGEND.format(window=window), "", link, ""])
+def as_markdown(rows: Sequence[dict[str, Any]], window: int) -> str:
+    """Return the table as Markdown, with its legend below."""
 
+    def cell(value: str | float | None) -> str:
+        if isinstance(value, str):
+            return value
+        return "" if value is None else f"{value:,.2f}".removesuffix(".00")
 
-def for_terminal(rows: Sequence[dict[str, Any]], window: int) -> Any:
-    """Return the table for rich to print."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(caption=Text(LEGEND.format(window=window)), caption_justify="left")
-    for name in HEADER:
-        table.add_column(name, justify="left" if name == "group" else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, cells(row)))  # a Text: brackets are not markup
-    return table
-
-
-def cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """Return the cells of a row in words."""
-
-    def figure(name: str) -> str:
-        std = row[f"{name}_std"]
-        return f"{row[name]:,.2f}" + ("" if std is None else f" ± {std:,.2f}")
-
-    return (
-        row["label"],
-        str(row["seeds"]),
-        *(f"{row[name]:,.0f}" for name in ("updates", "episodes", "frames")),
-        f"{row['minutes']:,.2f}",
-        figure("final"),
-        figure("best"),
-        f"{row['steps_per_second']:,.0f}",
-    )
+    table = [[*rows[0]], ["---", *["---:"] * (len(rows[0]) - 1)]]
+    table += [[cell(value) for value in row.values()] for row in rows]
+    lines = ["| " + " | ".join(cells) + " |" for cells in table]
+    return "\n".join([*lines, "", LEGEND.format(window=window), ""])

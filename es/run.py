@@ -407,8 +407,8 @@ def limits(config: Config, counters: Counters, path: Path) -> RunLimits:
         "minutes": config.max_minutes,
     }
     caps = {name: limit for name, limit in possible.items() if limit is not None}
-    if caps == {"update": Config.max_gradient_updates}:
-        caps = {}  # the default limit is no aim
+    if caps["update"] == Config.max_gradient_updates:
+        del caps["update"]  # the default limit is no aim
     title = config.env_name
     if counters.phase:
         title += f", phase {counters.phase} of {len(config.phase)}"

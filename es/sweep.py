@@ -45,7 +45,7 @@ class SweepFlags:
     """
 
     trials: int = sweep(30, "Trials in all, with those that are done already.", COUNT)
-    jobs: int | None = sweep(None, "Trials at once.", COUNT, shown="as many as there are cores")
+    jobs: int | None = sweep(None, "Trials at once.", COUNT, shown="one per core")
     space: str | None = sweep(None, "TOML file of the search space.", NOT_EMPTY, shown="sweep.toml")
     dir: str | None = sweep(None, "Directory of the sweep.", NOT_EMPTY, shown="sweeps/<env-name>")
     sampler_seed: int | None = sweep(
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
 
 def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     """Search in the sweep's directory and report; return the exit status."""
-    sweep = prepare(argv)
+    sweep = plan(argv)
     from rich.console import Console as RichConsole
 
     from es.reports.console import Console
@@ -89,13 +89,13 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         return 0
 
 
-def prepare(argv: Sequence[str]) -> Sweep:
+def plan(argv: Sequence[str]) -> Sweep:
     """Return what a command line asks for; nothing on disk is changed. Raise UsageError."""
     flags, base, given = read_flags(argv)
     if importlib.util.find_spec("optuna") is None:
         remedy = how_to_install("tune", "requirements-extra.txt")
         raise UsageError(f"sweep.py needs Optuna: {remedy}")
-    jobs = flags.jobs or max(1, cores() // _processes(base))
+    jobs = flags.jobs or (cores() if base.workers == 0 else 1)
     with variables({CORES: str(max(1, cores() // jobs))}):  # of which a trial's master uses as many
         cli.prepare(base, preload=FOR_TRIALS)
     from es.policy import make_policy
@@ -114,13 +114,6 @@ def prepare(argv: Sequence[str]) -> Sweep:
     return Sweep(
         base, space, directory, flags.trials, jobs, flags.sampler_seed, drawable=policy.drawable
     )
-
-
-def _processes(config: Config) -> int:
-    """Return how many processes play in a trial at once."""
-    if config.workers is None:  # one per perturbation and one for the unperturbed parameters
-        return config.n + 1
-    return cores() if config.workers == "auto" else max(1, config.workers)
 
 
 def read_flags(argv: Sequence[str]) -> tuple[SweepFlags, Config, set[str]]:

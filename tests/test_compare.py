@@ -10,7 +10,6 @@ import pytest
 
 from es.compare import draw, group_runs, load_runs, main, summarise
 from es.reports import plot
-from tests.processes import run_python
 from tests.records import FALLING, RISING, a_run, write_progress
 
 
@@ -43,11 +42,12 @@ def test_the_files_and_the_table(compare):
     assert sorted(path.name for path in Path("out").iterdir()) == ["c.csv", "c.md", "c.png"]
     with Path("out/c.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["label"], row["seeds"]) for row in rows] == [("lr 0.1", "2"), ("lr 0.5", "1")]
-    line = "| lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 ± 0.00 | 26.50 ± 0.00 | 1,000 |"
-    assert line in Path("out/c.md").read_text()
-    for words in ("26.50 ± 0.00", "the last 6 updates", "Written: out/c.png, out/c.csv, out/c.md"):
+    assert [(row["group"], row["seeds"]) for row in rows] == [("--lr 0.1", "2"), ("--lr 0.5", "1")]
+    line = "| --lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 | 0 | 26.50 | 0 | 1,000 |\n"
+    for words in (line, "the last 6 updates", "Written: out/c.png, out/c.csv, out/c.md"):
         assert words in out
+    text, picture = Path("out/c.md").read_text().splitlines(), "![learning curves](<c.png>)"
+    assert text == [*out.splitlines()[:-1], picture]
 
 
 def test_a_group_is_summed_up_over_its_seeds():
@@ -57,7 +57,7 @@ def test_a_group_is_summed_up_over_its_seeds():
     row = summarise(only, 10)
     # The last ten returns are 20 to 29, and 90 to 0; the best ten, the same, and 190 to 100.
     finals, bests = (24.5, 45.0), (24.5, 145.0)
-    assert (row["label"], row["seeds"]) == ("CartPole-v1", 2)
+    assert (row["group"], row["seeds"]) == ("CartPole-v1", 2)
     assert (row["updates"], row["episodes"], row["frames"]) == (25, 100, 2500)
     assert row["minutes"] == pytest.approx(1.5 * 25 / 60)
     assert (row["final"], row["best"]) == (statistics.mean(finals), statistics.mean(bests))
@@ -90,23 +90,21 @@ def test_runs_that_differ_in_what_changes_no_result_are_one_group():
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ([{"lr": 0.01}, {"lr": 0.5, "seed": 3}], ["lr 0.01", "lr 0.5"]),
-        ([{"lr": 0.5, "n": 8}, {"lr": 0.5, "n": 20}, {"n": 20}],
-         ["n 8, lr 0.5", "n 20, lr 0.5", "n 20, lr 0.1"]),
-        ([{"use_adam": True}, {}], ["optimizer adam", "optimizer sgd"]),
-        ([{"obs_norm": True}, {}], ["obs-norm", "no obs-norm"]),
+        ([{"lr": 0.5, "n": 8}, {"lr": 0.5, "n": 20, "seed": 3}, {"n": 20}],
+         ["--n 8 --lr 0.5", "--n 20 --lr 0.5", "--n 20 --lr 0.1"]),
+        ([{"use_adam": True, "obs_norm": True}, {}],
+         ["--obs-norm --optimizer adam", "--obs-norm False --optimizer sgd"]),
         ([{"hidden_sizes": ()}, {"hidden_sizes": (8, 4)}],
-         ["hidden-sizes none", "hidden-sizes 8 4"]),
-        ([{"top_directions": 3}, {}], ["top-directions 3", "top-directions default"]),
+         ["--hidden-sizes", "--hidden-sizes 8 4"]),
         # A schedule depends on the number of updates.
         ([{"lr_schedule": "linear", "max_gradient_updates": 9},
           {"lr_schedule": "linear", "max_gradient_updates": 5}],
-         ["max-gradient-updates 9", "max-gradient-updates 5"]),
+         ["--max-gradient-updates 9", "--max-gradient-updates 5"]),
         # Of several environments: what differs within each.
         ([{}, {"env_name": "Acrobot-v1", "n": 8}, {"env_name": "Acrobot-v1", "lr": 0.26526497}],
-         ["CartPole-v1", "Acrobot-v1, n 8, lr 0.1", "Acrobot-v1, n 40, lr 0.265265"]),
-        ([{"lr": 0.26526497}, {"lr": 0.26528}, {}], ["lr 0.265265", "lr 0.26528", "lr 0.1"]),
-        ([{}, {"restore": "a/best.safetensors"}], ["restore none", "restore a/best.safetensors"]),
+         ["CartPole-v1", "Acrobot-v1 --n 8 --lr 0.1", "Acrobot-v1 --n 40 --lr 0.26526497"]),
+        ([{}, {"restore": "a/best.safetensors"}],
+         ["--restore None", "--restore a/best.safetensors"]),
     ],
 )  # fmt: skip
 def test_a_label_is_what_sets_a_group_apart(settings, expected):
@@ -126,12 +124,9 @@ def test_the_picture_has_a_line_and_a_band_per_group(by, label, last):
     a_run("3", [7.0] * 20, {"lr": 0.5, "target_return": 9.0})
     figure: Any = draw(groups("1", "2", "3"), by, 4)
     (axes,), (legend,) = figure.axes, figure.legends
-    lines = {line.get_label(): line for line in axes.lines}
-    assert [text.get_text() for text in legend.get_texts()] == ["lr 0.1 (2 seeds)", "lr 0.5"]
-    assert legend.get_title().get_text().startswith("mean over seeds; band: ± 1 standard")
+    assert [text.get_text() for text in legend.get_texts()] == ["--lr 0.1 (2 seeds)", "--lr 0.5"]
     assert (axes.get_title(), axes.get_xlabel()) == ("CartPole-v1", label)
-    assert axes.get_ylabel() == "unperturbed return (mean of 4 updates)"
-    mean = lines["lr 0.1 (2 seeds)"]
+    (mean,) = [line for line in axes.lines if line.get_label() == "--lr 0.1 (2 seeds)"]
     assert mean.get_xdata()[-1] == pytest.approx(last)
     # The means of 30, 20, 10, 0 and of 16, 17, 18, 19.
     assert mean.get_ydata()[[0, -1]] == pytest.approx([(190 + 0) / 2, (15 + 17.5) / 2])
@@ -144,17 +139,15 @@ def test_the_picture_has_a_line_and_a_band_per_group(by, label, last):
 
 
 def test_each_environment_has_axes_of_its_own(tmp_path):
-    names = ("Acrobot-v1", "CartPole-v1", "MountainCar-v0", "Pendulum-v1")
-    for name in names:
-        a_run(name, settings={"env_name": name, "target_return": 9.0})
-    figure = draw(groups(*names), "frames", 2)
+    names = ("Acrobot-v1", "CartPole-v1", "Pendulum-v1")
+    runs = [a_run(name, settings={"env_name": name}) for name in names]
+    figure = draw(groups(*runs), "frames", 2)
     assert [axes.get_title() for axes in figure.axes] == list(names)
-    assert all(len([line for line in axes.lines if line.is_dashed()]) for axes in figure.axes)
     plot.save(figure, tmp_path / "a.png")
 
 
 def test_folders_of_a_directory_are_runs_and_what_cannot_be_read_is_left_out(compare):
-    for name in ("sweep/1", "sweep/ALE/Pong-v5", "too/deep/for/this"):
+    for name in ("sweep/1", "sweep/ALE/Pong-v5"):
         a_run(name)
     for name, text in (("no-table", "a,b\n"), ("binary", "\0\n"), ("new", None)):
         path = write_progress(Path("sweep", name), 0)
@@ -170,30 +163,14 @@ def test_folders_of_a_directory_are_runs_and_what_cannot_be_read_is_left_out(com
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "RUN_DIR"),
         (("nowhere",), "RUN_DIR nowhere: holds no run. Give the directory of a run, such as"),
-        (("broken",), "RUN_DIR broken: cannot be read (it has no column update). Leave it out."),
         (("a", "--by", "weeks"), "--by"),
         (("a", "--output", "a/progress.csv/x"), "--output a/progress.csv/x: cannot be written ("),
     ],
 )
 def test_mistakes_are_one_line(compare, arguments, told):
     a_run("a")
-    write_progress(Path("broken"), 0).write_text("a,b\n")
     status, out, err = compare(*arguments)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("error: ")
     assert told in err
-
-
-def test_help_is_light():
-    program = (
-        "import sys; from es.compare import main\n"
-        "try: main(['--help'])\n"
-        "finally: print(sorted({'matplotlib', 'rich', 'torch'} & set(sys.modules)))"
-    )
-    result = run_python(program)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.endswith("[]\n")
-    for word in ("RUN_DIR", "--by", "--output", "frames", "episodes", "minutes"):
-        assert word in result.stdout

@@ -133,7 +133,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(program):
         "--restore", "parts/latest.safetensors", "--max-gradient-updates", 20, "--workers", 0
     )
     assert (status, err) == (0, "")
-    assert "Episode num: 40\n" in out
+    assert "update 10  episodes 40  " in out
     assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
     assert same(
         read("whole/best.safetensors").parameters, read("parts/best.safetensors").parameters

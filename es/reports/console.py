@@ -7,16 +7,14 @@ import math
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import rich.console
-from rich.columns import Columns
 from rich.live import Live
-from rich.measure import Measurement
 from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
@@ -31,8 +29,7 @@ if TYPE_CHECKING:  # it imports much
 
 EQUAL_UPDATES = 10  # in a row, before the user is told that nothing is learned from them
 LONGEST_BAR, LONGEST_CURVE = 40, 60
-BLOCKS = " ▁▂▃▄▅▆▇█"
-LEVELS = len(BLOCKS) - 1  # in each of the curve's two lines
+BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 class RunLimits(NamedTuple):
@@ -59,11 +56,10 @@ class Console:
     def __init__(self, *, silent: bool, log_every: float = 0.0, in_program: bool = False) -> None:
         self._silent, self._log_every, self._in_program = silent, log_every, in_program
         self._view: LiveView | None = None
-        self._notebook: NotebookLine | None = None
-        self._printed: float | None = None  # wall_seconds of the last update that was printed
-        self._last_block = ""  # of an update that was not printed as a block
+        self._cell: Any = None  # of a notebook, whose output each update replaces
+        self._printed = -math.inf  # wall_seconds of the last update that was printed
+        self._unprinted = ""  # the line of a later one
         self._equal = 0  # updates in a row whose returns were all equal
-        self._advised = False
         self._reader_left = False
 
     def follow(self, limits: RunLimits, describe_pool: Callable[[], str]) -> None:
@@ -72,9 +68,11 @@ class Console:
         if self._silent:
             return
         if in_notebook():
-            self._notebook = NotebookLine()
+            from IPython.display import display
+
+            self._cell = display({"text/plain": ""}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         elif screen.file.isatty() and screen.is_interactive:
-            self._view = LiveView(screen, limits, _earlier_returns(limits.run_dir), describe_pool)
+            self._view = LiveView(screen, limits, describe_pool)
             self._view.start()
             screen.show_cursor(True)  # a program that is killed could not do so
 
@@ -101,33 +99,25 @@ class Console:
     def report(
         self, record: Record, *, n: int, cap: int, use_adam: bool, best: float | None
     ) -> None:
-        """Show an update. cap: the most steps of a training episode. best: the best score so far.
-
-        The first and the last update are blocks with the labels of pytorch-es, others are lines.
-        """
+        """Show an update. cap: of the steps of a training episode. best: the best score so far."""
         if self._view:
             self._view.report(record, n, best)
-        elif self._notebook:
-            self._notebook.show(line(record, n))
+        elif self._cell:
+            self._cell.update({"text/plain": line(record, n)}, raw=True)
+        elif not self._log_every:
+            self.say(as_block(record, n, cap, use_adam=use_adam))
         else:
-            block = as_block(record, n, cap, use_adam=use_adam)
-            if self._printed is None or not self._log_every:
-                self.say(block)
+            self._unprinted = line(record, n)
+            if record.wall_seconds - self._printed >= self._log_every:
                 self._printed = record.wall_seconds
-            else:
-                self._last_block = block
-                if record.wall_seconds - self._printed >= self._log_every:
-                    self.say(line(record, n))
-                    self._printed = record.wall_seconds
+                self._say_unprinted()
         self._advise(record)
 
     def stop(self) -> None:
-        """Stop the live view, whose last lines stay, or show the last update as a block."""
+        """Stop the live view, whose last lines stay, or print the line of the last update."""
         self._stop_view()
-        block, self._last_block = self._last_block, ""
-        if block:
-            with contextlib.suppress(BrokenPipeError):  # the run is over
-                self.say(block)
+        with contextlib.suppress(BrokenPipeError):  # the run is over
+            self._say_unprinted()
 
     def close(self, last_line: str = "") -> None:
         """Print the last line of the run."""
@@ -138,13 +128,17 @@ class Console:
 
     def _advise(self, record: Record) -> None:
         self._equal = 0 if record.grad_norm else self._equal + 1
-        if self._equal == EQUAL_UPDATES and not self._advised:
-            self._advised = True
+        if self._equal == EQUAL_UPDATES:
             self.say(
                 f"In each of the last {EQUAL_UPDATES} updates all returns were equal (in this one "
                 f"{record.return_max:g}), so nothing is learned. Try a larger --sigma (it is "
                 f"{record.sigma:g}) or another reward.\n"
             )
+
+    def _say_unprinted(self) -> None:
+        words, self._unprinted = self._unprinted, ""
+        if words:
+            self.say(words)
 
     def _stop_view(self) -> None:
         if self._view:
@@ -158,7 +152,7 @@ class Console:
         """
         try:
             if self._view:
-                self._view.say(text)
+                self._view.console.print(Text(text), soft_wrap=True)
             else:
                 print(text, flush=True)
         except OSError as error:
@@ -213,20 +207,6 @@ def as_block(record: Record, n: int, cap: int, *, use_adam: bool) -> str:
     return block
 
 
-class NotebookLine:
-    """A line below a cell of a notebook. Each update replaces it."""
-
-    def __init__(self) -> None:
-        from IPython.display import display
-
-        picture = {"text/plain": ""}
-        self._handle: Any = display(picture, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-
-    def show(self, text: str) -> None:
-        """Show the text in the place of the last one."""
-        self._handle.update({"text/plain": text}, raw=True)
-
-
 def in_notebook() -> bool:
     """Return whether this is a cell of a notebook, which shows what is displayed."""
     ipython = sys.modules.get("IPython")
@@ -237,22 +217,20 @@ def in_notebook() -> bool:
 class LiveView(Live):
     """A run on a terminal. The training sets the state, rich's thread draws it.
 
-    returns: unperturbed returns of earlier updates. describe_pool: returns the workers in words.
-    batch: the name and the number of episodes of what is played. done: its finished episodes.
+    describe_pool: returns the workers in words. batch: the name and the number of episodes of what
+    is played. done: its finished episodes.
     """
 
     def __init__(
-        self,
-        screen: rich.console.Console,
-        limits: RunLimits,
-        returns: Iterable[float],
-        describe_pool: Callable[[], str],
+        self, screen: rich.console.Console, limits: RunLimits, describe_pool: Callable[[], str]
     ) -> None:
         self.batch: tuple[str, int] | None = None
         self.done = 0
         self._limits, self._describe_pool = limits, describe_pool
         self._start = time.monotonic() - limits.began.wall_seconds
-        self._returns = array("d", returns)
+        self._returns = array("d")  # of the policy itself, those of earlier updates included
+        with contextlib.suppress(OSError, ValueError):  # the table is new, or damaged
+            self._returns.extend(read_table(limits.run_dir / PROGRESS)["unperturbed_return"])
         self._record: Record | None = None  # of this process's last update
         self._n, self._best = 0, limits.began.best_score
         super().__init__(console=screen, vertical_overflow="crop")
@@ -261,11 +239,6 @@ class LiveView(Live):
         """Show the figures of an update of n perturbations, and the best score so far."""
         self._returns.append(record.unperturbed_return)
         self._record, self._n, self._best = record, n, best
-
-    def say(self, text: str) -> None:
-        """Print lines above the view. Do not break commands, which are indented."""
-        for each in text.split("\n"):
-            self.console.print(Text(each), soft_wrap=each.startswith("  "))
 
     def refresh(self) -> None:
         """Draw the current state, or stop if the terminal has gone."""
@@ -282,55 +255,43 @@ class LiveView(Live):
     def get_renderable(self) -> rich.console.Group:
         """Return the lines that are drawn."""
         limits, record = self._limits, self._record
-        seconds = time.monotonic() - self._start
         returns = np.frombuffer(self._returns.tobytes())
         returns = returns[np.isfinite(returns)]
         head = [limits.title, in_one_line(str(limits.run_dir)), self._describe_pool()]
-        name, bar = Column(no_wrap=True, min_width=4), Column(max_width=LONGEST_BAR)
-        percent = Column(no_wrap=True, min_width=4, justify="right")
-        words = Column(no_wrap=True, overflow="crop")
-        bars = Table.grid(name, bar, percent, words, padding=(0, 1))
+        bars = Table.grid("", Column(max_width=LONGEST_BAR), "", "", padding=(0, 1))
         if limits.target is not None:
             bars.add_row("goal", *_bar(*_goal(returns, limits.target)))
-        if limits.caps:
-            bars.add_row("cap", *_bar(*self._nearest_cap(seconds)))
-        pace = [f"elapsed {timedelta(seconds=int(seconds))}"]
+        for name, most in limits.caps.items():
+            bars.add_row("cap", *_bar(*self._used(name, most)))
+        pace = [f"elapsed {timedelta(seconds=int(time.monotonic() - self._start))}"]
         if record:
             pace.insert(0, f"{record.steps_per_second:,.0f} steps/s")
         if self.batch:
             batch, episodes = self.batch
             pace.insert(0, f"{batch}: {self.done} of {episodes} episodes")
-        figures = _in_columns(self._figures(record) if record else [])
-        ends = Column(no_wrap=True, overflow="crop")
-        curve = Table.grid(Column(max_width=LONGEST_CURVE), ends, padding=(0, 1))
+        view = rich.console.Group(Text("  ".join(head), "bold"), bars, Text("  ".join(pace)))
+        if record:
+            view.renderables.append(Text("  ".join(self._figures(record))))
         if returns.size:
-            scale = f"{_number(returns.max())}\n{_number(returns.min())}"
-            curve.add_row(Sparkline(returns), scale)
-        return rich.console.Group(
-            _in_columns(head, "bold"), bars, _in_columns(pace), figures, curve
-        )
+            ends = f" {_number(returns.min())} to {_number(returns.max())}"
+            view.renderables.append(Text.assemble((curve(returns), "cyan"), ends))
+        return view
 
-    def _nearest_cap(self, seconds: float) -> tuple[float, str]:
-        """Return the share of the cap that will be reached first, and words with the time left.
+    def _used(self, name: str, most: float) -> tuple[float, str]:
+        """Return the share of a limit that is used up, and words with the time left.
 
-        The time is estimated from the speed of this process. None is known before its first update.
+        The time is estimated from the speed of this process.
         """
+
+        def at(state: Record | Counters) -> float:
+            return state.wall_seconds / 60 if name == "minutes" else getattr(state, name)
+
         began, last = self._limits.began, self._record or self._limits.began
-        spent, since = last.wall_seconds - began.wall_seconds, seconds - last.wall_seconds
-        found: list[tuple[float, float, str]] = []
-        for name, most in self._limits.caps.items():
-            if name == "minutes":
-                share, left = seconds / 60 / most, 60 * most - seconds
-                words = f"{seconds / 60:.1f} of {most:g} minutes"
-            else:
-                now, done = getattr(last, name), getattr(last, name) - getattr(began, name)
-                share, left = now / most, (most - now) * spent / done - since if done else math.inf
-                words = f"{now:,} of {most:,} {name.removesuffix('s')}s"
-            found.append((max(left, 0.0), min(share, 1.0), words))
-        left, share, words = min(found)
-        with contextlib.suppress(OverflowError):
-            words += f", {timedelta(seconds=int(left))} left"
-        return share, words
+        words = f"{round(at(last), 1):,} of {most:,} {name.removesuffix('s')}s"
+        with contextlib.suppress(ArithmeticError):  # there was no update yet
+            speed = (at(last) - at(began)) / (last.wall_seconds - began.wall_seconds)
+            words += f", {timedelta(seconds=int(max(most - at(last), 0) / speed))} left"
+        return min(at(last) / most, 1.0), words
 
     def _figures(self, record: Record) -> list[str]:
         items = [
@@ -347,32 +308,11 @@ class LiveView(Live):
         return items
 
 
-class Sparkline(NamedTuple):
-    """Numbers that rich draws as two lines of blocks, over the available width."""
-
-    values: DoubleArray
-
-    def __rich_measure__(
-        self, screen: rich.console.Console, options: rich.console.ConsoleOptions
-    ) -> Measurement:
-        return Measurement(1, self.values.size)
-
-    def __rich_console__(
-        self, screen: rich.console.Console, options: rich.console.ConsoleOptions
-    ) -> rich.console.RenderResult:
-        scaled = (self.values - self.values.min()) / (np.ptp(self.values) or 1.0)
-        parts = np.array_split(scaled, min(options.max_width, scaled.size))
-        heights = [1 + round(float(part.mean()) * (2 * LEVELS - 1)) for part in parts]
-        for base in (LEVELS, 0):
-            blocks = "".join(BLOCKS[min(max(height - base, 0), LEVELS)] for height in heights)
-            yield Text(blocks, "cyan", no_wrap=True)
-
-
-def _earlier_returns(run_dir: Path) -> Iterable[float]:
-    """Return the unperturbed returns of the run in a directory, as far as they can be read."""
-    with contextlib.suppress(OSError, ValueError):
-        return read_table(run_dir / PROGRESS)["unperturbed_return"]
-    return ()
+def curve(values: DoubleArray) -> str:
+    """Return the values in a line of blocks, each of which is the mean of equally many."""
+    scaled = (values - values.min()) / (np.ptp(values) or 1.0)
+    parts = np.array_split(scaled, min(LONGEST_CURVE, scaled.size))
+    return "".join(BLOCKS[round(part.mean() * (len(BLOCKS) - 1))] for part in parts)
 
 
 def _goal(returns: DoubleArray, target: float) -> tuple[float, str]:
@@ -389,11 +329,6 @@ def _goal(returns: DoubleArray, target: float) -> tuple[float, str]:
 def _bar(share: float, words: str) -> tuple[ProgressBar, str, str]:
     bar = ProgressBar(total=1.0, completed=share, complete_style="green", finished_style="green")
     return bar, f"{math.floor(100 * share)}%", words
-
-
-def _in_columns(items: Iterable[str], style: str = "") -> Columns:
-    texts = [Text(item, style, no_wrap=True, overflow="crop") for item in items]
-    return Columns(texts, padding=(0, 2))
 
 
 def _number(value: float) -> str:

@@ -6,7 +6,6 @@ One background thread writes them, so that a slow disk does not delay the traini
 import contextlib
 import io
 import os
-import secrets
 import socket
 import time
 from collections import deque
@@ -35,7 +34,6 @@ BUCKETS = 20  # of a histogram
 MOST_BATCHES = 2  # that wait to be written; then the training waits, too
 WANDB_PROJECT = "evolution-strategies"
 WANDB_ID = "wandb/id.txt"  # in the run's directory, so that a resumed run continues there
-WANDB_SECONDS = 10.0  # to reach the server
 
 Figures = Mapping[str, float]
 Settings = Mapping[str, bool | float | str | None]
@@ -131,7 +129,6 @@ class Log:
     ) -> None:
         self._path, self._say, self._warn = path, say, warn
         self._curve, self._recorder, self._wandb = curve, recorder, wandb
-        self._frames = counters.frames
         self._progress = Table(path / PROGRESS, COLUMNS, counters.update)
         self._evaluations = Table(path / EVALUATIONS, EVALUATION_COLUMNS, counters.update)
         self._events = Events(path)
@@ -155,8 +152,8 @@ class Log:
         the disk has refused. played: an update and its perturbations' returns. evaluation: from
         `describe_evaluation`. film: a checkpoint to record an episode of.
         """
-        batch = partial(self._add, checkpoints, played, evaluation, film)
-        self._batches.append(self._thread.submit(batch))
+        batch = self._thread.submit(self._add, checkpoints, played, evaluation, film)
+        self._batches.append(batch)
         while len(self._batches) > MOST_BATCHES:
             self._batches.popleft().result()
 
@@ -172,8 +169,12 @@ class Log:
             self._thread.submit(self._write).result()
         finally:
             self._thread.shutdown()
-            if self._curve:
-                self._finish_curve(self._curve, hurried)
+            if self._curve and (failure := self._curve.close(hurried)):
+                tell = self._say if hurried() else self._warn
+                tell(
+                    f"{self._path / CURVE}: does not show the last updates ({failure}). To draw "
+                    f"the run: {command('compare', self._path)}"
+                )
             if self._wandb:
                 self._report(lambda run: run.finish())
             if self._recorder:
@@ -195,7 +196,6 @@ class Log:
             self._add_figures(evaluation["frames"], figures)
         if played:
             record, returns = played
-            self._frames = record.frames
             self._progress.add(record)
             figures = {_tag(name): value for name, value in record._asdict().items()}
             self._add_figures(record.frames, figures, returns[np.isfinite(returns)])
@@ -222,21 +222,21 @@ class Log:
 
     def _write(self) -> None:
         """Write what waits to be written."""
+        writes: dict[str, Callable[[], None]] = {
+            PROGRESS: self._progress.flush,
+            EVALUATIONS: self._evaluations.flush,
+            EVENTS: self._events.flush,
+        }
+        for name in sorted(self._checkpoints, key=lambda name: name == LATEST):
+            writes[name] = partial(save, self._checkpoints[name], self._path / name)
         refused: dict[str, str] = {}
-
-        def attempt(name: str, write: Callable[[], None]) -> None:
+        for name, write in writes.items():
             try:
                 write()
             except OSError as error:
                 refused[name] = error.strerror or str(error)
-
-        attempt(PROGRESS, self._progress.flush)
-        attempt(EVALUATIONS, self._evaluations.flush)
-        attempt(EVENTS, self._events.flush)
-        for name in sorted(self._checkpoints, key=lambda name: name == LATEST):
-            attempt(name, partial(save, self._checkpoints[name], self._path / name))
-            if name not in refused:
-                del self._checkpoints[name]
+            else:
+                self._checkpoints.pop(name, None)
         if refused and not self._refused:
             name, reason = next(iter(refused.items()))
             self._warn(
@@ -246,25 +246,6 @@ class Log:
         elif self._refused and not refused:
             self._warn(f"{self._path}: all waiting files are written now.")
         self._refused = refused
-
-    def _finish_curve(self, curve: Curve, hurried: Callable[[], bool]) -> None:
-        """Wait for the last picture. Add it to TensorBoard and W&B."""
-        picture = self._path / CURVE
-        if failure := curve.close(hurried):
-            tell = self._say if hurried() else self._warn
-            tell(
-                f"{picture}: does not show the last updates ({failure}). To draw the run: "
-                f"{command('compare', self._path)}"
-            )
-        elif picture.exists():
-            with contextlib.suppress(OSError):
-                self._events.add_picture(picture, self._frames)
-                self._events.flush()
-            if self._wandb:
-                from wandb import Image
-
-                image = {"learning_curve": Image(str(picture))}
-                self._report(lambda run: run.log(image, step=self._frames))
 
     def _report(self, send: Callable[[Any], object]) -> None:
         """Send something to W&B. If that fails, go on without W&B."""
@@ -336,8 +317,8 @@ class Table(GrowingFile):
 class Events(GrowingFile):
     """A new file of events for TensorBoard. Steps are frames.
 
-    TensorBoard's own SummaryWriter would lose events when the disk is full. TensorBoard is imported
-    by the first method that is called.
+    TensorBoard's own SummaryWriter loses events, and its thread dies, when the disk is full.
+    TensorBoard is imported by the first method that is called.
     """
 
     def __init__(self, path: Path) -> None:
@@ -369,14 +350,6 @@ class Events(GrowingFile):
             # NumPy makes no bins of numbers that are huge or almost equal.
             with np.errstate(over="ignore"), contextlib.suppress(ValueError):
                 self._add(step, summary=histogram("returns/population", returns, BUCKETS))
-
-    def add_picture(self, path: Path, step: int) -> None:
-        """Keep the learning curve, a PNG file, for the next `flush`."""
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
-        image = Summary.Image(encoded_image_string=path.read_bytes())
-        picture = Summary.Value(tag="learning_curve", image=image)
-        self._add(step, summary=Summary(value=[picture]))
 
     def _add(self, step: int, **content: Any) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
@@ -420,22 +393,20 @@ def start_wandb(directory: Path, settings: Mapping[str, Any], say: Callable[[str
     import wandb
 
     identity = directory / WANDB_ID
-    if not identity.exists():
-        identity.parent.mkdir(exist_ok=True)
-        replace(identity, (os.environ.get("WANDB_RUN_ID") or secrets.token_hex(4)).encode())
-    timeout = float(os.environ.get("WANDB_INIT_TIMEOUT", WANDB_SECONDS))
     try:
         run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", WANDB_PROJECT),
-            id=identity.read_text().strip(),
+            id=identity.read_text().strip() if identity.exists() else None,
             resume="allow",
             reinit="create_new",
             name=os.environ.get("WANDB_NAME", directory.name),
             dir=os.environ.get("WANDB_DIR", str(directory)),
             config=dict(settings),
             allow_val_change=True,
-            settings=wandb.Settings(silent=True, console="off", init_timeout=timeout),
+            settings=wandb.Settings(silent=True, console="off"),
         )
+        identity.parent.mkdir(exist_ok=True)
+        replace(identity, run.id.encode())
     except Exception as error:
         raise UsageError(
             f"--wandb: W&B cannot start a run ({error}). Set WANDB_MODE=offline to send it later."

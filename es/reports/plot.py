@@ -1,7 +1,7 @@
 """Pictures: the learning curve of a run, and the comparison of several.
 
-`python -m es.reports.plot RUN` draws the learning curve of a run. Matplotlib takes longer over a
-picture than a small environment over an update, so a process of low priority does that for a run.
+Matplotlib takes longer over a picture than a small environment over an update, so a process of low
+priority draws the learning curve beside the run.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Curve:
     """
 
     def __init__(self, path: Path) -> None:
-        self._words = (__name__, str(path.resolve()), "--follow")
+        self._words = (__name__, str(path.resolve()))
         self._helper = Helper(*self._words)
         self._requested = False
         self._due = time.monotonic() + REDRAW_SECONDS
@@ -211,11 +211,9 @@ def learning_curve(
     curve(axes, smoothed, label, index=0, runs=[(episodes, unperturbed)])
     if target is not None:
         draw_target(axes, target)
-    if 1 in progress["update"][:1]:  # not the start of a run that branched off from another
-        axes.set_xlim(left=0)
     if episodes.size:
         _count_frames(axes, np.append(0, episodes), np.append(0, progress["frames"]))
-    add_legend(figure, columns=2)
+    add_legend(figure)
     return figure
 
 
@@ -238,10 +236,8 @@ def curve(
         )
     dots = "." if np.isfinite(values).sum() < 3 else None
     style = STYLES[index % len(STYLES)]
-    # A label that starts with _ would be left out of the legend.
-    name = f" {label}" if label.startswith("_") else label
     axes.plot(
-        at, values, color=colour, linewidth=2, linestyle=style, marker=dots, label=name, zorder=3
+        at, values, color=colour, linewidth=2, linestyle=style, marker=dots, label=label, zorder=3
     )
 
 
@@ -259,13 +255,8 @@ def _count_frames(axes: Axes, episodes: DoubleArray, frames: DoubleArray) -> Non
     above.xaxis.set_major_formatter(frames_at)
 
 
-def new_figure(
-    titles: Sequence[str], x_label: str, y_label: str, *, height: float = HEIGHT
-) -> tuple[Figure, list[Axes]]:
-    """Return an empty picture, with axes for each title: up to three in a column, more in a grid.
-
-    height: of axes with their labels, in inches.
-    """
+def new_figure(titles: Sequence[str], x_label: str, y_label: str) -> tuple[Figure, list[Axes]]:
+    """Return an empty picture, with axes for each title, in a grid."""
     # Matplotlib reports missing fonts, glyphs and cache folders in log lines and warnings.
     logging.getLogger("matplotlib").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", "Glyph .* missing from font")
@@ -274,12 +265,9 @@ def new_figure(
 
     matplotlib.rcParams["text.parse_math"] = False  # a name may have dollar signs
     matplotlib.rcParams["agg.path.chunksize"] = 10_000  # for lines of a million updates
-    many = len(titles) > 3
-    columns = math.ceil(math.sqrt(len(titles) * HEIGHT / WIDTH)) if many else 1
+    columns = math.ceil(math.sqrt(len(titles)))
     rows = math.ceil(len(titles) / columns)
-    scale = 0.8 if many else 1.0
-    size = (scale * WIDTH * columns, scale * height * rows)
-    figure = Figure(figsize=size, dpi=120, layout="constrained")
+    figure = Figure(figsize=(WIDTH * columns, HEIGHT * rows), dpi=120, layout="constrained")
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     while len(panels) > len(titles):
         panels.pop().remove()
@@ -307,10 +295,10 @@ def draw_target(axes: Axes, target: float) -> None:
     )  # fmt: skip
 
 
-def add_legend(figure: Figure, columns: int, title: str | None = None) -> None:
-    """Put a legend below the axes. columns: of the legend."""
+def add_legend(figure: Figure, title: str | None = None) -> None:
+    """Put a legend below the axes."""
     legend = figure.legend(
-        loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5, title=title
+        loc="outside lower center", ncols=2, frameon=False, handlelength=3.5, title=title
     )
     for text in legend.get_texts():
         text.set_text(textwrap.fill(text.get_text(), LABEL_WIDTH))
@@ -323,16 +311,12 @@ def save(figure: Figure, path: Path) -> None:
     replace(path, content.getvalue())
 
 
-def main(words: Sequence[str]) -> None:
-    """Draw a run once, or with --follow for each line that is read."""
-    path = Path(words[0])
-    if "--follow" not in words:
-        draw_run(path)
-        return
+def main(path: Path) -> None:
+    """Draw a run for each line that is read."""
     new_figure([""], "", "")  # imports Matplotlib
     while os.read(sys.stdin.fileno(), 4096):
         draw_run(path)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(Path(sys.argv[1]))

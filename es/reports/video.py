@@ -3,14 +3,13 @@
 import contextlib
 import importlib
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -20,31 +19,10 @@ from es.errors import UsageError, summary_of
 from es.reports import VIDEOS
 from es.reports.plot import Helper, last_line
 
-SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels: small pictures such as Atari's are enlarged
+SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels
 CAPTION_HEIGHT = 28  # pixels, above the picture
 BACKGROUND, INK = (32, 32, 32), (255, 255, 255)
 GIF_WIDTH, GIF_SPEED = 320, 20.0  # pixels and pictures a second at most: GIFs grow large
-
-
-class Picture(NamedTuple):
-    """A picture after a reset or a step. pixels: (height, width, 3) uint8.
-
-    episode: its number, from 1. episode_return: the return of the episode so far.
-    """
-
-    pixels: np.ndarray
-    episode: int
-    episode_return: float
-
-
-class Viewer(Protocol):
-    """A receiver of pictures: a window or a video."""
-
-    def show(self, picture: Picture) -> None:
-        """Show the next picture."""
-
-    def close(self) -> None:
-        """End. No more pictures come."""
 
 
 class ShowFrames(gymnasium.Wrapper):
@@ -53,7 +31,7 @@ class ShowFrames(gymnasium.Wrapper):
     Raise UsageError, which names `flag`, if there are no pictures.
     """
 
-    def __init__(self, env: gymnasium.Env, viewer: Viewer, flag: str) -> None:
+    def __init__(self, env: gymnasium.Env, viewer: "Window | Video", flag: str) -> None:
         super().__init__(env)
         self._viewer, self._flag = viewer, flag
         self._episode, self._return = 0, 0.0
@@ -79,7 +57,7 @@ class ShowFrames(gymnasium.Wrapper):
 
     def _show(self) -> None:
         pixels = draw(self.env, f"{self._flag}: ", "give --no-render")
-        self._viewer.show(Picture(pixels, self._episode, self._return))
+        self._viewer.show(enlarged(pixels), f"episode {self._episode}   return {self._return:.2f}")
 
 
 def draw(env: gymnasium.Env, prefix: str, remedy: str) -> np.ndarray:
@@ -88,20 +66,16 @@ def draw(env: gymnasium.Env, prefix: str, remedy: str) -> np.ndarray:
     prefix, remedy: the beginning and the end of the error.
     """
     try:
-        return as_bytes(env.render())
+        picture: Any = env.render()
+        pixels = np.asarray(picture)
+        if pixels.ndim != 3 or pixels.shape[2] not in (3, 4) or not pixels.size:
+            raise ValueError(f"its render() returned a {type(picture).__name__}, not a picture")
+        return pixels[..., :3].astype(np.uint8)  # without transparency
     except Exception as error:  # no graphics for the simulator, or no pictures at all
         raise UsageError(
             f"{prefix}the environment cannot be drawn ({summary_of(error)}); {remedy}, or see "
             "docs/environments.md"
         ) from error
-
-
-def as_bytes(picture: Any) -> np.ndarray:
-    """Return the result of render() as (height, width, 3) uint8. Raise ValueError."""
-    pixels = np.asarray(picture)
-    if pixels.ndim != 3 or pixels.shape[2] not in (3, 4) or not pixels.size:
-        raise ValueError(f"its render() returned a {type(picture).__name__}, not a picture")
-    return pixels[..., :3].astype(np.uint8)  # without transparency
 
 
 def make_drawn(make: Callable[[], gymnasium.Env], remedy: str) -> gymnasium.Env:
@@ -181,16 +155,14 @@ class Window:
         self._clock = self._pygame.time.Clock()
         self._frames_per_second = frames_per_second
 
-    def show(self, picture: Picture) -> None:
-        """Show a picture for the duration of a frame. Raise WindowClosed."""
+    def show(self, pixels: np.ndarray, caption: str) -> None:
+        """Show a picture, without the caption, for a frame's duration. Raise WindowClosed."""
         pygame = self._pygame
-        surface = pygame.surfarray.make_surface(np.transpose(picture.pixels, (1, 0, 2)))
+        surface = pygame.surfarray.make_surface(np.transpose(pixels, (1, 0, 2)))
         if self._screen is None:
-            factor = enlargement(surface.get_size())
-            size = tuple(factor * side for side in surface.get_size())
-            self._screen = pygame.display.set_mode(size)
+            self._screen = pygame.display.set_mode(surface.get_size())
             pygame.display.set_caption(self._title)
-        pygame.transform.scale(surface, self._screen.get_size(), self._screen)
+        self._screen.blit(surface, (0, 0))
         pygame.display.flip()
         self._clock.tick(self._frames_per_second)
         if any(event.type == pygame.QUIT for event in pygame.event.get()):
@@ -201,9 +173,11 @@ class Window:
         self._pygame.display.quit()
 
 
-def enlargement(size: tuple[int, ...]) -> int:
-    """Return the factor by which pictures of this size, in pixels, are enlarged."""
-    return max(1, min(-(-SMALLEST_SIDE // min(size)), LARGEST_SIDE // max(size)))
+def enlarged(pixels: np.ndarray) -> np.ndarray:
+    """Return a picture that is easy to see: small ones, such as Atari's, are enlarged."""
+    shortest, longest = min(pixels.shape[:2]), max(pixels.shape[:2])
+    factor = max(1, min(-(-SMALLEST_SIDE // shortest), LARGEST_SIDE // longest))
+    return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
 def flags_to_watch(*, drawable: bool) -> tuple[str, ...]:
@@ -259,18 +233,14 @@ class Video:
         """Return the length of the video in seconds."""
         return self.frames / self._speed
 
-    def show(self, picture: Picture) -> None:
+    def show(self, pixels: np.ndarray, caption: str) -> None:
         """Add a frame. Raise UsageError if ffmpeg has failed."""
         import cv2
 
-        factor = enlargement(picture.pixels.shape[:2])
-        pixels = picture.pixels.repeat(factor, axis=0).repeat(factor, axis=1)
         height, width, _ = pixels.shape
-        # The codec wants even numbers.
-        canvas = np.zeros((CAPTION_HEIGHT + height + height % 2, width + width % 2, 3), np.uint8)
-        canvas[:CAPTION_HEIGHT] = BACKGROUND
-        canvas[CAPTION_HEIGHT : CAPTION_HEIGHT + height, :width] = pixels
-        words = f"{self._title}   episode {picture.episode}   return {picture.episode_return:.2f}"
+        margins = CAPTION_HEIGHT, height % 2, 0, width % 2  # the codec wants even numbers
+        canvas = cv2.copyMakeBorder(pixels, *margins, cv2.BORDER_CONSTANT, value=BACKGROUND)
+        words = f"{self._title}   {caption}"
         cv2.putText(canvas, words, (8, 19), cv2.FONT_HERSHEY_SIMPLEX, 0.45, INK, 1, cv2.LINE_AA)
         if self._process is None:
             self._process = self._start(f"{canvas.shape[1]}x{canvas.shape[0]}")
@@ -290,8 +260,7 @@ class Video:
         line = last_line(self._errors)
         if process.returncode:
             self.discard()
-            reason = re.sub(r"^\[[^\]]* @ [^\]]*\] ", "", line)  # without the address of a part
-            raise UsageError(f"--video {self.path}: cannot be written (ffmpeg: {reason})")
+            raise UsageError(f"--video {self.path}: cannot be written (ffmpeg: {line})")
 
     def save(self, path: Path) -> None:
         """Give the finished recording this name."""
@@ -317,12 +286,11 @@ class Video:
         else:
             codec = ["-c:v", "libx264", "-crf", "20", "-pix_fmt", "yuv420p"]
             codec += ["-movflags", "+faststart"]
-        title = ["-metadata", f"title={self._title}"]
         ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error"]
         # Not imageio_ffmpeg.write_frames: it ignores ffmpeg's exit status, so a full disk looks
         # like success, and it kills ffmpeg at an interrupt, so the recording is lost.
         return subprocess.Popen(
-            [*ffmpeg, *frames, *codec, *title, str(self._recording.resolve())],
+            [*ffmpeg, *frames, *codec, str(self._recording.resolve())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
@@ -345,50 +313,42 @@ class Recorder:
         self._say, self._warn = say, warn
         self._snapshot = self._folder / ".snapshot.safetensors"
         self._helper: Helper | None = None
-        self._recorded: Checkpoint | None = None  # by the current process
-        self._last: Checkpoint | None = None
+        self._waiting: Checkpoint | None = None
         self._warned = False
         self._folder.mkdir(exist_ok=True)
 
     def record(self, checkpoint: Checkpoint) -> None:
-        """Record an episode of the checkpoint's policy, unless one is being recorded."""
-        self._last = checkpoint
-        if self._helper is None or self._helper.poll() is not None:
-            self._end()
-            self._start()
+        """Record an episode of the checkpoint's policy, now or when the process has finished."""
+        self._waiting = checkpoint
+        self._continue()
 
     def close(self, hurried: Callable[[], bool]) -> None:
         """Wait for the last video. hurried: returns whether the user does not want to."""
-        if self._last and not hurried():
+        if self._continue() and not hurried():
             self._say("Recording the last video; Ctrl-C leaves it out ...")
-        while self._last and not hurried():
-            if self._helper is None or self._helper.poll() is not None:
-                self._end()
-                if self._recorded is self._last:
-                    break
-                self._start()
+        while self._continue() and not hurried():
             time.sleep(0.02)
         if self._helper:
             self._helper.end()
         for unfinished in self._folder.glob(".*"):
             unfinished.unlink(missing_ok=True)
 
-    def _start(self) -> None:
-        assert self._last is not None
-        self._recorded = self._last
-        video = self._folder / f"update-{self._last.counters.update}.mp4"
-        words = ("--test", "--silent", "--restore", str(self._snapshot), "--video", str(video))
-        try:
-            save(self._last, self._snapshot)
-            self._helper = Helper("es", *words, *self._flags)
-        except OSError as error:  # such as a full disk
-            self._warn_once(str(error))
-
-    def _end(self) -> None:
-        """End the last process, which has finished. Warn if it has failed."""
-        if self._helper and (failure := self._helper.end()):
-            self._warn_once(failure)
-        self._helper = None
+    def _continue(self) -> bool:
+        """Record what waits, if the process has finished. Return whether one is at work."""
+        if self._helper and self._helper.poll() is not None:
+            if failure := self._helper.end():
+                self._warn_once(failure)
+            self._helper = None
+        if self._waiting and not self._helper:
+            video = self._folder / f"update-{self._waiting.counters.update}.mp4"
+            words = ("--test", "--silent", "--restore", str(self._snapshot), "--video", str(video))
+            try:
+                save(self._waiting, self._snapshot)
+                self._helper = Helper("es", *words, *self._flags)
+            except OSError as error:  # such as a full disk
+                self._warn_once(str(error))
+            self._waiting = None
+        return self._helper is not None
 
     def _warn_once(self, failure: str) -> None:
         if not self._warned:

@@ -5,12 +5,9 @@ import dataclasses
 import io
 import math
 import multiprocessing
-import os
 import shutil
-import signal
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import connection
 from pathlib import Path
@@ -19,7 +16,6 @@ from typing import Any, NamedTuple
 import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from es.checkpoint import LATEST
@@ -38,7 +34,6 @@ SWEPT = "swept"  # attribute of the study: each setting's value and distribution
 STARTED, FRAMES, REASON = "started", "frames", "reason"  # attributes of a trial
 FAILURES = 5  # of a command's trials, which end it where no trial has ever succeeded
 SEEDS = 2**32  # that NumPy, which the sampler draws with, takes
-CLOSE_SECONDS = 2.2
 FEWEST = 8  # complete trials, below which importances are chance
 GOOD = 0.25  # of the trials, whose parameters are compared with all
 
@@ -70,9 +65,8 @@ def open_study(sweep: Sweep) -> Iterator[optuna.Study]:
     if the study is of another sweep, or its file cannot be used.
     """
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
-    url = URL.create("sqlite", database=str(sweep.directory / STUDY)).render_as_string()
     try:
-        storage = optuna.storages.RDBStorage(url)
+        storage = optuna.storages.RDBStorage(f"sqlite:///{sweep.directory / STUDY}")
         try:
             yield _load(storage, sweep)
         finally:
@@ -129,15 +123,11 @@ def done_trials(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=ended)
 
 
-def complete_trials(study: optuna.Study) -> list[FrozenTrial]:
-    """Return the trials that have a value, in the order of their numbers."""
-    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-
-
 def best_trial(study: optuna.Study) -> FrozenTrial | None:
-    """Return the complete trial of the highest value; of several, that with the fewest frames."""
-    trials = complete_trials(study)  # of equal ones, the first is returned
-    return max(trials, key=lambda each: (each.values, -each.user_attrs[FRAMES]), default=None)
+    """Return the complete trial of the highest value, if there is one."""
+    with suppress(ValueError):
+        return study.best_trial
+    return None
 
 
 class RunningTrial:
@@ -189,17 +179,12 @@ class RunningTrial:
         self.trial.set_user_attr(REASON, reason)
         return study.tell(self.trial, state=TrialState.FAIL)
 
-    def interrupt(self) -> None:
-        """Have the process save its run and end."""
-        with suppress(ProcessLookupError):
-            if self.process.is_alive() and self.process.pid:
-                os.kill(self.process.pid, signal.SIGINT)
-
     def kill(self) -> None:
-        """End at once what its environment has started, and its process if it is not dead yet."""
+        """End the process, if it is not dead yet, and at once what its environment has started."""
         if self.process.pid:
             end_group(self.process.pid)
         self.process.kill()  # it may have no group yet
+        self.process.join()
 
 
 def start_trial(study: optuna.Study, sweep: Sweep) -> RunningTrial:
@@ -234,12 +219,11 @@ def search(
     interrupts: Interrupts,
     report: Callable[[FrozenTrial], None],
     progress: Callable[[str], None],
-    start: Callable[[optuna.Study, Sweep], RunningTrial] = start_trial,
 ) -> None:
     """Play trials until there are `total`; raise RunError if all have failed, and Interrupted.
 
     report: called with every trial that has ended. progress: called with the sweep's state in
-    words. start: starts a trial.
+    words.
     """
     done = done_trials(study)
     before = len(done)
@@ -247,7 +231,7 @@ def search(
     try:
         while running or len(done) < sweep.total:
             while len(running) < sweep.jobs and len(done) + len(running) < sweep.total:
-                started = start(study, sweep)
+                started = start_trial(study, sweep)
                 running[started.link] = started
             state = ", ".join(each.state for each in running.values())
             progress(f"{len(done)} of {sweep.total} trials | {state}")
@@ -262,18 +246,8 @@ def search(
                 reason = done[-1].user_attrs[REASON]
                 raise RunError(f"the first {len(done)} trials have all failed, the last: {reason}")
     finally:
-        end_trials([*running.values()])
-
-
-def end_trials(trials: Sequence[RunningTrial]) -> None:
-    """End trials within CLOSE_SECONDS, with their runs saved: the next command continues them."""
-    for each in trials:
-        each.interrupt()
-    deadline = time.monotonic() + CLOSE_SECONDS
-    for each in trials:
-        each.process.join(max(0.0, deadline - time.monotonic()))
-        each.kill()
-        each.process.join()
+        for each in running.values():  # the next command continues them
+            each.kill()
 
 
 # ---- the report ----
@@ -281,9 +255,9 @@ def end_trials(trials: Sequence[RunningTrial]) -> None:
 
 def describe_trial(trial: FrozenTrial, best: FrozenTrial | None) -> str:
     """Return a finished trial's line. best: the best one so far."""
-    at = " at" if trial.state == TrialState.PRUNED else ""  # a mean of its training, no evaluation
-    value = "" if trial.value is None else f"{at} {trial.value:.2f}"
-    outcome = f"{trial.state.name.lower()}{value}"
+    outcome = trial.state.name.lower()
+    if trial.value is not None:
+        outcome += f" {trial.value:.2f}"
     if reason := trial.user_attrs.get(REASON):
         outcome += f" ({in_one_line(reason)})"
     params = ", ".join(
@@ -334,39 +308,24 @@ def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
     run = sweep.trial_directory(best.number)
     console.say(
         f"Best: trial {best.number}, {_found(sweep, best)}\n"
-        f"{_gain(study, sweep, best)}"
         f"{how_to_watch(sweep.base, run / LATEST, drawable=sweep.drawable)}"
     )
     train = command("main", "--config", sweep.directory / BEST_SETTINGS)
     return f"Train with its settings (for longer: give another budget, too):\n  {train}"
 
 
-def _gain(study: optuna.Study, sweep: Sweep, best: FrozenTrial) -> str:
-    """Return what the search has gained, if the settings as they were given have been tried."""
-    params = base_params(sweep.space, sweep.base)
-    given = [trial for trial in complete_trials(study) if trial.params == params]
-    if not given:
-        return ""
-    if best.value == given[0].value:
-        return (
-            "No trial is better than that of the settings as they were given: try more --trials, "
-            "another --space or a larger budget\n"
-        )
-    return f"With the settings as they were given (trial {given[0].number}): {given[0].value:.2f}\n"
-
-
 def _best_settings(sweep: Sweep, best: FrozenTrial, count: int) -> str:
-    config = trial_settings(sweep.base, best.params)
-    usual = Config()
-    named = {"env_name", *sweep.space}
+    # A trial's one process is one of many.
+    workers = sweep.base.workers or "auto"
+    config = dataclasses.replace(
+        trial_settings(sweep.base, best.params), workers=workers, silent=False
+    )
+    usual, named = Config(), {"env_name", *sweep.space}
     values = {
         name: value
         for name, value in config.saved().items()
         if name in named or getattr(config, name) != getattr(usual, name)
     }
-    values.pop("silent", None)
-    if not config.workers:  # a trial's one process is one of many
-        values["workers"] = "auto"
     title = (
         f"# {config.env_name}: the best of a sweep of {counted(count, 'trial')}.\n"
         f"# Trial {best.number}: {_found(sweep, best)}.\n"
@@ -382,23 +341,21 @@ def _found(sweep: Sweep, best: FrozenTrial) -> str:
 
 def _draw_importance(study: optuna.Study, sweep: Sweep) -> str:
     """Draw how much each setting matters; return where, or why not."""
-    complete = complete_trials(study)
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if len(complete) < FEWEST or len({each.value for each in complete}) == 1:
         return (
             f"No {IMPORTANCE}: to tell which settings matter takes {FEWEST} complete trials, not "
             f"all of the same value (so far: {len(complete)})."
         )
+    import matplotlib
+    from optuna.visualization.matplotlib import plot_param_importances
+
+    matplotlib.use("agg")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that PED-ANOVA is experimental
+        warnings.simplefilter("ignore")  # that this is experimental
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=GOOD)
-        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
-    title = f"{sweep.base.env_name}: what the best of {len(complete)} trials have in common"
-    figure, (axes,) = plot.new_figure(
-        [title], "importance (PED-ANOVA)", "", height=1.2 + 0.35 * len(found)
-    )
-    bars = axes.barh([flag(name)[2:] for name in found], [*found.values()], color=plot.COLOURS[0])
-    axes.bar_label(bars, fmt="%.2f", padding=3)
-    axes.invert_yaxis()  # the most important one on top
-    axes.margins(x=0.12)
+        axes = plot_param_importances(study, evaluator=evaluator)
+    figure = axes.get_figure(root=True)
+    assert figure
     plot.save(figure, sweep.directory / IMPORTANCE)
     return f"Which settings matter: {sweep.directory / IMPORTANCE}"

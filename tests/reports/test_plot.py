@@ -2,14 +2,12 @@
 
 import statistics
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from es.reports import plot
 from es.reports.plot import Curve, learning_curve, mean_line, read_table, running_mean
-from tests.checkpoints import RUN
 from tests.processes import wait_until
 from tests.records import a_run, write_progress
 
@@ -79,21 +77,18 @@ def test_the_curve_shows_the_policy_and_the_population(drawn):
 def test_frames_stand_above_the_episodes_in_which_they_were_played(drawn):
     figure, _ = drawn(5, frames=[100, 200, 1000, 50_000, 123_456])
     (above,) = figure.axes[0].child_axes
-    found = dict(zip(above.get_xticks(), above.get_xticklabels(), strict=True))
-    known = {0: "0", 10: "600", 20: "123k"}  # between two updates, on the line from one to the next
-    assert {at: found[at].get_text() for at in known} == known
-    assert {text.get_text() for at, text in found.items() if not 0 <= at <= 20} <= {""}
+    labels = [label.get_text() for label in above.get_xticklabels()]
+    found = dict(zip(above.get_xticks(), labels, strict=True))
+    assert (found[10], found[20]) == ("600", "123k")  # the first is between two updates
 
 
 @pytest.mark.parametrize(
     ("count", "columns"),
     [
         (0, {}),
-        (1, {"unperturbed_return": np.nan}),
-        (30, {"unperturbed_return": 7.0, "return_min": 7.0, "return_max": 7.0}),
+        (1, {"unperturbed_return": np.nan, "frames": 0}),
+        (30, {"unperturbed_return": 7.0, "return_min": 7.0, "return_max": 7.0, "episodes": 4}),
         (30, {"unperturbed_return": np.inf, "return_min": -1e100, "return_max": 1e100}),
-        (30, {"frames": 0}),
-        (30, {"episodes": 4}),
     ],
 )
 def test_odd_figures_are_drawn_without_a_warning(tmp_path, drawn, count, columns):
@@ -101,38 +96,22 @@ def test_odd_figures_are_drawn_without_a_warning(tmp_path, drawn, count, columns
     plot.save(figure, tmp_path / "a.png")
 
 
-def test_a_run_that_branched_off_begins_where_it_did_and_one_update_is_seen(drawn):
-    figure, _ = drawn(9)
-    assert figure.axes[0].get_xlim()[0] == 0
-    later = {"update": range(101, 110), "episodes": range(400, 409), "frames": range(900, 909)}
-    figure, _ = drawn(9, **later)
-    assert figure.axes[0].get_xlim()[0] > 390
-    _, lines = drawn(1)
-    assert lines["population: average"].get_marker() == "."
-
-
-def size_of(picture: Path):
-    data = picture.read_bytes()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    return struct.unpack(">II", data[16:24])
-
-
 @pytest.mark.picture
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_the_process_draws_the_last_state_at_the_end(tmp_path, monkeypatch, interrupted):
     monkeypatch.setenv("MPLBACKEND", "nonsense")  # as from a notebook of another environment
     monkeypatch.setattr(plot, "HURRIED_SECONDS", 600.0)
-    a_run(tmp_path, [1.0, 2.0, 3.0])
+    a_run(tmp_path, [1.0, 2.0, 3.0], {"target_return": 9.0})
     curve = Curve(tmp_path)
     curve.request()  # too soon for a picture
     assert not (tmp_path / "learning_curve.png").exists()
     assert curve.close(lambda: interrupted) == ""
-    width, height = size_of(tmp_path / "learning_curve.png")
+    picture = (tmp_path / "learning_curve.png").read_bytes()
+    assert picture[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", picture[16:24])
     assert 900 < width < 1000
     assert 560 < height < 800
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "config.toml", "learning_curve.png", "progress.csv"
-    ]  # fmt: skip
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 @pytest.mark.picture
@@ -162,12 +141,3 @@ def test_why_there_is_no_picture_is_told(tmp_path, monkeypatch):
     curve.request()
     assert curve.close(lambda: True) == "it was not drawn in time"
     assert Curve(tmp_path).close(lambda: False) == ""  # nothing was requested
-
-
-@pytest.mark.picture
-def test_a_run_draws_its_curve(program):
-    out = program.train("--target-return", 9, "--max-gradient-updates", 5)
-    assert "Solved: " in out
-    drawn = (RUN / "learning_curve.png").read_bytes()
-    plot.main([str(RUN)])  # with the title and the target of the run
-    assert (RUN / "learning_curve.png").read_bytes() == drawn

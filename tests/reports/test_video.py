@@ -11,7 +11,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import cv2
-import gymnasium
 import numpy as np
 import pytest
 from PIL.GifImagePlugin import GifImageFile
@@ -19,7 +18,7 @@ from PIL.GifImagePlugin import GifImageFile
 from es.envs import describe_env, make_env
 from es.errors import UsageError
 from es.reports import video
-from es.reports.video import CAPTION_HEIGHT, Recorder, ShowFrames, as_bytes, make_drawn
+from es.reports.video import CAPTION_HEIGHT, Recorder, ShowFrames, draw, make_drawn
 from tests.checkpoints import RUN, read
 from tests.processes import descendants
 from tests.test_test import rewards
@@ -76,11 +75,7 @@ def test_a_small_picture_is_enlarged_and_a_gif_is_kept_small(program):
     assert frames[0].shape == (3 * 210 + CAPTION_HEIGHT, 3 * 160, 3)
     with GifImageFile("pong.gif") as gif:
         assert (gif.n_frames, gif.width) == (31, 320)
-        duration = 0
-        for frame in range(gif.n_frames):
-            gif.seek(frame)
-            duration += gif.info["duration"]
-    assert duration == pytest.approx(31 / 15 * 1000, abs=30)
+        assert gif.info["duration"] == pytest.approx(1000 / 15, abs=10)
 
 
 def test_a_directory_makes_a_video_of_each_checkpoint(program, checkpoint):
@@ -92,11 +87,10 @@ def test_a_directory_makes_a_video_of_each_checkpoint(program, checkpoint):
     assert sorted(os.listdir("v")) == sorted(expected)
 
 
-@pytest.mark.parametrize("skip", [1, 2])
-def test_an_environment_may_pay_arrays_and_have_any_attributes(program, skip):
+def test_an_environment_may_pay_arrays_and_have_any_attributes(program):
     crowded = ("--env-name", "tests.strange:Crowded-v0", "--small-net", "--workers", 0)
-    options = (*crowded, "--n", 4, "--max-gradient-updates", 1, "--frame-skip", skip)
-    assert program(*options, "--run-dir", "run")[0] == 0
+    options = (*crowded, "--n", 4, "--max-gradient-updates", 1, "--run-dir", "run")
+    assert program(*options)[0] == 0
     watched = ("--test", "--restore", "run", *crowded[:2], "--video", "out.mp4", "--episodes", 1)
     status, out, err = program(*watched)
     assert (status, err) == (0, "")
@@ -109,36 +103,35 @@ def test_a_viewer_is_told_the_episode_and_its_return_so_far():
     for _ in range(2):
         env.reset(seed=1)
         env.step(0)
-        env.step(1)
     env.close()
-    shown = [call.args[0][1:] for call in viewer.show.call_args_list]
-    assert shown == [(1, 0.0), (1, 1.0), (1, 2.0), (2, 0.0), (2, 1.0), (2, 2.0)]
+    captions = [call.args[1] for call in viewer.show.call_args_list]
+    assert captions == [
+        f"episode {episode}   return {reward}.00" for episode in (1, 2) for reward in (0, 1)
+    ]
     assert viewer.close.call_count == 1
 
 
 def test_pictures_are_bytes_without_transparency():
-    assert as_bytes(np.full((4, 4, 3), 204)).tolist() == np.full((4, 4, 3), 204).tolist()
-    assert as_bytes(np.zeros((4, 4, 4), np.uint8)).shape == (4, 4, 3)
+    env = Mock()
+    env.render.return_value = np.full((4, 5, 4), 204)
+    pixels = draw(env, "", "")
+    assert pixels.dtype == np.uint8
+    assert (pixels.shape, pixels.max()) == ((4, 5, 3), 204)
     for wrong in (None, np.zeros((4, 4)), np.zeros((0, 4, 3))):
-        with pytest.raises(ValueError, match="picture"):
-            as_bytes(wrong)
+        env.render.return_value = wrong
+        with pytest.raises(UsageError, match="not a picture"):
+            draw(env, "", "")
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
-    [
-        (
-            "run/latest.safetensors/out.mp4",
-            "--video run/latest.safetensors/out.mp4: cannot be written (",
-        ),
-        ("folder.mp4", "--video folder.mp4: cannot be written (it is a directory)"),
-    ],
+    ("path", "reason"),
+    [("run/latest.safetensors/out.mp4", ""), ("folder.mp4", "it is a directory)")],
 )
-def test_a_video_that_cannot_be_written_is_one_line(program, checkpoint, path, told):
+def test_a_video_that_cannot_be_written_is_one_line(program, checkpoint, path, reason):
     Path("folder.mp4").mkdir()
     status, out, err = program("--test", "--restore", checkpoint, "--video", path)
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert told in err
+    assert f"--video {path}: cannot be written ({reason}" in err
     assert no_recording_is_left()
 
 
@@ -154,61 +147,8 @@ def test_a_full_disk_is_one_line_and_leaves_the_older_video(program, checkpoint,
     status, _, err = program("--test", "--restore", checkpoint, "--video", "out.mp4")
     assert (status, err.count("\n")) == (2, 1)
     assert err.startswith("error: --video out.mp4: cannot be written (ffmpeg: ")
-    assert " @ 0x" not in err
     assert Path("out.mp4").read_text() == "older"
     assert no_recording_is_left()
-
-
-def test_pictures_that_go_wrong_are_one_line_and_no_video(program, checkpoint, monkeypatch):
-    pictures = iter([np.zeros((50, 60, 3), np.uint8)] * 3)
-
-    def render(env):
-        if (picture := next(pictures, None)) is None:
-            raise RuntimeError("no more")
-        return picture
-
-    monkeypatch.setattr("gymnasium.envs.classic_control.cartpole.CartPoleEnv.render", render)
-    status, out, err = program("--test", "--restore", checkpoint, "--video", "out.mp4")
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith("error: --video: the environment cannot be drawn (RuntimeError: no more")
-    assert [name for name in os.listdir() if "out" in name] == []
-
-
-class Undrawn(gymnasium.Env):
-    """Has no picture, and otherwise what a test wants. human: has no other render mode."""
-
-    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, render_mode=None, *, human=False):
-        modes = ["human"] if human else ["rgb_array"]
-        self.metadata = {"render_modes": modes}
-        assert render_mode is None or render_mode in modes
-        self.render_mode = render_mode
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(2), {}
-
-    def render(self):
-        return None
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "told"),
-    [
-        ({"human": True}, "--env-name Undrawn-v0: cannot be made with render_mode=rgb_array (Ass"),
-        ({}, "--video-every: the environment cannot be drawn (ValueError: its render() returned a"),
-    ],
-)
-def test_an_environment_that_cannot_be_drawn_is_one_line_without_a_traceback(kwargs, told):
-    gymnasium.register("Undrawn-v0", partial(Undrawn, **kwargs))
-    described = describe_env("Undrawn-v0")
-    with pytest.raises(UsageError) as refused:
-        video.require_drawable(partial(make_env, described, "rgb_array"))
-    del gymnasium.registry["Undrawn-v0"]
-    assert str(refused.value).startswith(told)
-    assert "\n" not in str(refused.value)
-    assert "leave --video-every out" in str(refused.value)
 
 
 def test_an_interrupted_video_holds_what_was_played(start, program):
@@ -228,33 +168,22 @@ def test_an_interrupted_video_holds_what_was_played(start, program):
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
 
 
-def mujoco_or_skip(make):
-    """An environment that is drawn, after its first picture."""
-    try:
-        env = make_drawn(make, "")
-        env.reset(seed=1)
-        video.draw(env, "", "")
-    except UsageError as error:
-        pytest.skip(str(error))
-    return env
-
-
 def test_a_mujoco_body_stays_in_the_picture_on_an_endless_floor():
     """40 m away, where the model's own floor has ended."""
-    make = partial(
-        make_env, describe_env("HalfCheetah-v5", ["width=120", "height=120"]), "rgb_array"
-    )
-    with closing(mujoco_or_skip(make)) as env, closing(make()) as plain:
-        plain.reset(seed=1)
-        assert np.std(env.render()) > 10  # not black
-        for action in np.random.default_rng(1).uniform(-1, 1, (20, 6)).astype(np.float32):
-            assert env.step(action)[1] == plain.step(action)[1]
-        pictures = []
+    make = partial(make_env, describe_env("HalfCheetah-v5", ["width=120"]), "rgb_array")
+    try:
+        env = make_drawn(make, "")
+    except UsageError as error:
+        pytest.skip(str(error))
+    pictures = []
+    with closing(env), closing(make()) as plain:
         for each in (env, plain):
+            each.reset(seed=1)
             body: Any = each.unwrapped
             body.set_state(body.data.qpos + np.eye(9)[0] * 40, body.data.qvel)
-            pictures.append(as_bytes(each.render())[-20:].astype(int))
-        assert np.mean(np.abs(pictures[0] - pictures[1]) > 20) > 0.5
+            pictures.append(draw(each, "", "")[-20:].astype(int))
+    assert np.std(pictures[0]) > 10  # not black
+    assert np.mean(np.abs(pictures[0] - pictures[1]) > 20) > 0.5
 
 
 def test_mujoco_without_graphics_is_one_line(monkeypatch):
@@ -333,9 +262,8 @@ def test_an_interrupt_leaves_the_last_video_out(recorder):
     made, record, told = recorder
     record(1)
     made.close(lambda: True)
-    assert recorded() == ["update-1"]
     assert Recording.started[0].over
-    assert told == []
+    assert (recorded(), told) == (["update-1"], [])
 
 
 def test_what_could_not_be_recorded_is_told_once(recorder):

@@ -48,6 +48,6 @@ def add_trials(command, rates, **more):
     Path("here").mkdir()
     kinds: dict = {"lr": CategoricalDistribution((1e-6, 0.1))}
     more["user_attrs"] = {FRAMES: 9}
-    with open_study(sweep.prepare([str(word) for word in command])) as made:
+    with open_study(sweep.plan([str(word) for word in command])) as made:
         for lr in rates:
             made.add_trial(create_trial(value=lr, params={"lr": lr}, distributions=kinds, **more))

@@ -9,6 +9,7 @@ from multiprocessing import Pipe, get_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import optuna
 import pytest
@@ -16,14 +17,13 @@ from optuna.distributions import CategoricalDistribution
 from optuna.trial import TrialState
 
 from es.config import Config
-from es.errors import Interrupted, Interrupts, RunError, UsageError
+from es.errors import Interrupts, RunError, UsageError
 from es.sweeps.space import Space
 from es.sweeps.study import (
     FRAMES,
     REASON,
     RunningTrial,
     Sweep,
-    end_trials,
     open_study,
     search,
     write_tables,
@@ -53,7 +53,7 @@ class Thread(threading.Thread):
         pass
 
 
-def find(sweep: Sweep, play: Play, interrupts: Interrupts | None = None) -> list[Any]:
+def find(sweep: Sweep, play: Play) -> list[Any]:
     """Searches with trials that `play` plays: called with the rate and the link."""
 
     def start(study: optuna.Study, sweep: Sweep) -> RunningTrial:
@@ -68,15 +68,8 @@ def find(sweep: Sweep, play: Play, interrupts: Interrupts | None = None) -> list
         process.start()
         return RunningTrial(trial, process, ours)
 
-    with open_study(sweep) as study:
-        search(
-            study,
-            sweep,
-            interrupts or Interrupts(),
-            lambda trial: write_tables(study, sweep),
-            lambda state: None,
-            start,
-        )
+    with open_study(sweep) as study, patch("es.sweeps.study.start_trial", start):
+        search(study, sweep, Interrupts(), lambda trial: write_tables(study, sweep), print)
         return study.get_trials()
 
 
@@ -146,22 +139,6 @@ def test_a_trial_that_fails_is_noted_and_when_all_do_the_sweep_ends():
         find(sweep_of(20), lambda lr, link: link.send(Value(float("nan"), 1)))
 
 
-def test_an_interrupted_trial_is_continued_under_its_number():
-    interrupts = Interrupts()
-    interrupts.defer()
-
-    def interrupted(lr: float, link: Any) -> None:
-        interrupts.received = signal.SIGINT
-        link.send(Milestone(1, 0.0, 10))
-
-    with pytest.raises(Interrupted):
-        find(sweep_of(2), interrupted, interrupts)
-    trials = find(sweep_of(2), learns)
-    assert [(trial.number, trial.state) for trial in trials] == [
-        (0, TrialState.COMPLETE), (1, TrialState.COMPLETE)
-    ]  # fmt: skip
-
-
 def test_a_study_that_cannot_be_used_is_one_line():
     sweep = sweep_of(1)
     Path("here/study.db").write_bytes(b"damaged" * 99)
@@ -177,8 +154,7 @@ def linger(directory: Path) -> None:
     threading.Event().wait()
 
 
-@pytest.mark.parametrize("ended", ["killed", "interrupted"])
-def test_a_trial_takes_with_it_what_its_environment_has_started(tmp_path, ended):
+def test_a_trial_that_dies_takes_with_it_what_its_environment_has_started(tmp_path):
     ours, theirs = Pipe()
     process = get_context("forkserver").Process(target=linger, args=(tmp_path,))
     process.start()
@@ -186,11 +162,8 @@ def test_a_trial_takes_with_it_what_its_environment_has_started(tmp_path, ended)
     study: Any = SimpleNamespace(tell=lambda *words, **more: None)
     trial = RunningTrial(optuna_trial, process, ours)
     wait_until((tmp_path / "begun").exists)
-    if ended == "killed":
-        os.kill(process.pid or 0, signal.SIGKILL)
-        theirs.close()
-        assert not trial.receive()
-        trial.tell(study)
-    else:
-        end_trials([trial])
+    os.kill(process.pid or 0, signal.SIGKILL)
+    theirs.close()
+    assert not trial.receive()
+    trial.tell(study)
     wait_until(lambda: all_gone([int((tmp_path / "pid").read_text())]), 30)

@@ -51,8 +51,6 @@ def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search
     assert float(best["value"]) > float(found[0]["value"]) + 400
     trial = Path("here", f"trial-000{best['trial']}")
     assert f"Best: trial {best['trial']}, a mean return of {float(best['value']):.2f}" in out
-    was = float(found[0]["value"])
-    assert f"With the settings as they were given (trial 0): {was:.2f}\n" in out
     assert "\nlr = 0.1\n" in Path("here/best.toml").read_text()  # though it is the default
     status, *_ = program("--config", "here/best.toml", "--workers", 0, "--run-dir", "again")
     assert status == 0
@@ -110,7 +108,7 @@ def test_a_sweep_that_is_killed_or_interrupted_continues_its_trials(search, monk
     assert out.splitlines()[-2].startswith("Interrupted: 0 of 3 trials are done. Go on with")
     assert [row.state.name for row in study()] == ["RUNNING", "RUNNING"]
     for path in runs:
-        assert read(path / "latest.safetensors").counters.update == len(rows(path))
+        assert 0 <= len(rows(path)) - read(path / "latest.safetensors").counters.update <= 1
 
     Path("hold").unlink()
     status, out, err = search(*LONG)
