@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import multiprocessing
 
-from es.errors import RunError, counted, limit_error
+from es.errors import RunError, TaskError, counted, limit_error
 from es.rollouts.processes import cores, end_group, starting_helper
 from es.rollouts.tasks import (
     FAILURES,
@@ -33,7 +33,6 @@ from es.rollouts.tasks import (
     Tasks,
     each_task,
     result_type,
-    task_error,
 )
 from es.rollouts.worker import FAILURE, IDLE, Shared, work
 
@@ -111,13 +110,8 @@ class WorkerPool(Pool):
         self._reader, self._writer = self._context.Pipe(duplex=False)
         os.set_blocking(self._writer.fileno(), False)
         self._unwritten = memoryview(b"")  # tasks that the pipe has no room for
-        self._shared = Shared.allocate(
-            self._context,
-            self._reader,
-            size,
-            inputs,
-            relative_sigma=relative_sigma,
-            workers=count,
+        self._shared = Shared(
+            self._context, self._reader, size, inputs, relative_sigma=relative_sigma, workers=count
         )
         self._workers: dict[int, Worker] = {}
         self._selector = selectors.DefaultSelector()
@@ -228,24 +222,21 @@ class WorkerPool(Pool):
 
     def _start(self, number: int) -> None:
         """Start worker `number`. Raise LimitError if that fails again and again."""
-        for attempt in range(ATTEMPTS):
-            link, workers_link = connection.Pipe()
-            try:
-                arguments = (workers_link, self._recipe, self._shared, number)
-                process = self._context.Process(target=work, args=arguments, daemon=True)
-                with starting_helper():
-                    process.start()
-            except (OSError, EOFError) as error:
-                link.close()
-                if attempt == ATTEMPTS - 1:
-                    raise limit_error(error) from error
-                time.sleep(PAUSE_SECONDS)
-            else:
-                self._workers[number] = worker = Worker(number, process, link)
-                self._selector.register(link, selectors.EVENT_READ, worker)
-                return
-            finally:
-                workers_link.close()
+        link, workers_link = connection.Pipe()
+        arguments = (workers_link, self._recipe, self._shared, number)
+        process = self._context.Process(target=work, args=arguments, daemon=True)
+        with workers_link:
+            for attempt in range(ATTEMPTS):
+                try:
+                    with starting_helper():
+                        process.start()
+                    break
+                except (OSError, EOFError) as error:
+                    if attempt == ATTEMPTS - 1:
+                        raise limit_error(error) from error
+                    time.sleep(PAUSE_SECONDS)
+        self._workers[number] = worker = Worker(number, process, link)
+        self._selector.register(link, selectors.EVENT_READ, worker)
 
     def _write(self, tasks: Tasks | None = None) -> None:
         """Write tasks to the pipe, after those that wait. What it has no room for waits."""
@@ -321,7 +312,7 @@ class WorkerPool(Pool):
             doing = f"playing {task}"
             self._failures[index] += 1
             if self._failures[index] == FAILURES:
-                raise task_error(task, f"{FAILURES} times; the last worker {cause}", trace)
+                raise TaskError(f"{task} failed {FAILURES} times; the last worker {cause}", trace)
         given_up = self._failed_starts >= FAILURES
         if given_up and not self._workers:
             raise RunError(f"no worker can be started: the last one {cause}", trace)
