@@ -32,8 +32,8 @@ def test_noise_is_standard_normal():
     assert abs((noise**4).mean() - 3) < 0.1
 
 
-@pytest.mark.parametrize("size", [50, WORTH_THREADS])
-def test_a_weighted_sum_runs_in_order_with_any_number_of_threads(size):
+def test_a_weighted_sum_runs_in_order_with_any_number_of_threads():
+    size = WORTH_THREADS
     weights = [(seed, 10.0**-seed) for seed in range(7)]  # whose order shows in the last bits
     expected = np.zeros(size, np.float32)
     for seed, weight in weights:
@@ -43,8 +43,8 @@ def test_a_weighted_sum_runs_in_order_with_any_number_of_threads(size):
     assert not weighted_sum([], size, threads=2).any()
 
 
-@pytest.mark.parametrize("size", [50, WORTH_THREADS])
-def test_a_second_weight_sums_the_squares_less_1_too(size):
+def test_a_second_weight_sums_the_squares_less_1_too():
+    size = WORTH_THREADS
     seeds = range(LEAF + 5)
     weights = [(seed, math.sin(seed), math.cos(seed)) for seed in seeds]
     first = weighted_sum([(seed, math.sin(seed)) for seed in seeds], size)
@@ -99,13 +99,6 @@ def test_perturb_mirrors_and_copies():
     np.testing.assert_allclose(plus, theta + 0.1 * noise, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(plus + minus, 2 * theta, atol=1e-6)
     assert np.array_equal(copy, theta)
-
-
-def test_a_relative_sigma_scales_the_noise_of_each_parameter():
-    theta, relative_sigma = np.linspace(-1, 1, 9, dtype=np.float32), np.arange(9, dtype=np.float32)
-    noise = draw(5, np.empty(9, np.float32))
-    found = perturb(theta, noise, -0.1, np.empty(9, np.float32), relative_sigma)
-    np.testing.assert_allclose(found, theta - 0.1 * relative_sigma * noise, rtol=1e-5, atol=1e-6)
 
 
 def test_a_fraction_of_the_noise_is_the_rest_of_it_set_to_0():

@@ -72,11 +72,6 @@ def test_workers_do_not_wait_for_the_master(each):
     assert end < each + 1.2
 
 
-def test_a_large_node_gets_more():
-    (small, _), (large, _) = share(1000, 1, 0, 9, 9), share(1000, 8, 0, 9, 9)
-    assert 7 < large / small < 9
-
-
 def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install -r requirements-ray\.txt"):
