@@ -11,12 +11,9 @@ core. Figures are medians over the rounds.
 import argparse
 import multiprocessing
 import operator
-import platform
-import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import ale_py
@@ -145,18 +142,6 @@ def think_in_torch(module: torch.nn.Module, episodes: Sequence[Episode]) -> None
             int(outputs.argmax())
 
 
-def processor() -> str:
-    """Return the CPU's name and the sizes of its caches, as far as Linux tells them."""
-    info, caches = Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu/cpu0/cache")
-    name = re.search(r"model name\s*: (.+)", info.read_text() if info.exists() else "")
-    parts = [name[1] if name else platform.processor()]
-    for index in sorted(caches.glob("index*")):
-        level, kind, size = ((index / x).read_text().strip() for x in ("level", "type", "size"))
-        if kind != "Instruction":
-            parts.append(f"L{level} {size}")
-    return ", ".join(parts)
-
-
 def population(case: Case) -> tuple[Policy, Snapshot, Tasks]:
     """Return policy, parameters and tasks as they are after a case's updates (seed 1)."""
     policy = make_policy(Config(env_name=case.name, seed=1, **case.settings), None)
@@ -250,7 +235,7 @@ def main() -> None:
     parser.add_argument("--env", help="only this environment", choices=names)
     arguments = parser.parse_args()
     limit_threads()  # of the processes started
-    print(f"{processor()}\n\n{HEADER}")
+    print(HEADER)
     for case in CASES:
         if arguments.env in (None, case.name):
             for processes in sorted({1, cores()}):
