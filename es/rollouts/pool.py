@@ -42,7 +42,6 @@ CLOSE_SECONDS = 1.0  # for free workers to close their environments
 TASKS_FOR_TWO = 4  # from this many tasks per worker on, a worker may take two at a time
 WRITE_BYTES = select.PIPE_BUF // TASK.itemsize * TASK.itemsize  # of whole tasks, at once
 ATTEMPTS, PAUSE_SECONDS = 4, 0.3  # to start a worker: the fork server may just have died
-FORK_SERVER_DIED = 255  # the exit code that multiprocessing then reports for a worker
 
 
 class Worker:
@@ -76,8 +75,6 @@ class Worker:
             return self.killed_for
         self.process.join(CLOSE_SECONDS)
         code = self.process.exitcode
-        if code == FORK_SERVER_DIED:
-            return "died; the fork server died too, so the cause is unknown"
         if code is not None and code < 0:
             return f"died (signal {signal.Signals(-code).name})"
         return f"died (exit code {code})"

@@ -178,7 +178,8 @@ def test_workers_killed_again_and_again_change_no_result(pool, workers, seconds,
             killed.evaluate(SNAPSHOT, tasks, strike), steady.evaluate(SNAPSHOT, tasks)
         )
     assert len(said) >= 3
-    assert all("signal SIGKILL" in line or "fork server" in line for line in said)
+    # The exit code of a worker whose fork server died too is unknown: multiprocessing says 255.
+    assert all("signal SIGKILL" in line or "exit code 255" in line for line in said)
 
 
 def test_a_task_that_died_with_its_worker_unnoticed_is_played(pool):
