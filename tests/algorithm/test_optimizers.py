@@ -41,21 +41,6 @@ def test_clipup_against_its_formula(decay):
     assert max(speeds) == pytest.approx(0.04)
 
 
-def test_the_scale_of_the_gradient_changes_no_step_of_clipup_with_weight_decay():
-    """Nor is a gradient that equals the decayed parameters anything special."""
-    found = []
-    for scale in (0.25, 1.0, 64.0):  # 0.5 * 2: that of the weight decay
-        parameter = torch.full((SIZE,), 2.0)
-        optimizer = Optimizer(
-            parameter, Config(optimizer="clipup", max_speed=0.1, weight_decay=0.5)
-        )
-        optimizer.step(torch.full((SIZE,), scale), 0.075)
-        found.append(parameter)
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[1], found[2])
-    assert optimizer.finite()
-
-
 @pytest.mark.parametrize(
     ("name", "torch_class"),
     [

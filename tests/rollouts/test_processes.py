@@ -1,12 +1,9 @@
 """The cores of containers and batch jobs, read from files like the kernel's."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from es.rollouts.processes import CORES, cores
+from tests.processes import run_python
 
 
 @pytest.fixture
@@ -66,8 +63,4 @@ from es.rollouts.processes import start_forkserver
 start_forkserver([])
 print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """
-    found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
-    assert int(found.stdout) > 100
+    assert int(run_python(program).stdout) > 100
