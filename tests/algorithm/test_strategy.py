@@ -1,14 +1,9 @@
 import copy
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from es.algorithm import noise
-from es.algorithm.noise import weighted_sum
 from es.algorithm.shaping import SHAPINGS
-from es.algorithm.strategy import Strategy
-from es.config import Config
 from es.errors import RunError
 from tests.algorithm.formulas import (
     RETURNS,
@@ -87,16 +82,6 @@ def test_a_fraction_of_the_parameters_gives_the_same_gradient_on_average(samplin
     assert estimate @ slope / (slope @ slope) == pytest.approx(1, abs=0.05)
 
 
-def test_gradient_points_uphill_on_a_quadratic():
-    """The best of -|theta - goal|^2 lies in the direction of goal - theta."""
-    goal = np.random.default_rng(0).normal(size=SIZE)
-    strategy = make(n=2000, sigma=0.01, lr=0.1, seed=5)
-    returns = -np.sum((strategy.candidates() - goal) ** 2, axis=1)
-    estimate, uphill = strategy.estimate(returns)[0], goal - strategy.theta
-    cosine = estimate @ uphill / np.linalg.norm(estimate) / np.linalg.norm(uphill)
-    assert cosine > 0.95
-
-
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
 def test_a_batch_without_signal_changes_nothing_but_the_count(optimizer):
     strategy = make(n=4, sigma=0.1, lr=0.1, lr_decay=0.5, optimizer=optimizer, weight_decay=0.1)
@@ -162,18 +147,6 @@ def test_sigmas_adapt_by_the_brute_force_formulas_of_pgpe(shaping):
         np.testing.assert_allclose(strategy.sigma * strategy.relative_sigma, sigmas, rtol=1e-5)
         np.testing.assert_allclose(strategy.theta, expected, rtol=1e-4, atol=1e-5)
         assert np.mean(strategy.relative_sigma.astype(np.float64) ** 2) == pytest.approx(1)
-
-
-def test_one_pass_over_the_noise_gives_the_step_and_the_sigmas(monkeypatch):
-    """By the sum that the strategy is given, which has threads or a cluster."""
-    draws, sum_noise = Mock(side_effect=noise.draw), Mock(side_effect=weighted_sum)
-    settings = Config(n=8, sigma_adapt=True, sigma_lr=1.0, seed=1)
-    strategy = Strategy(theta(), settings, sum_noise)
-    monkeypatch.setattr(noise, "draw", draws)
-    strategy.tell(RETURNS)
-    assert (sum_noise.call_count, draws.call_count) == (1, 4)
-    assert strategy.relative_sigma is not None
-    assert strategy.relative_sigma.std() > 0
 
 
 def test_sigma_decays_down_to_its_limit():
