@@ -12,10 +12,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-import torch
-from safetensors.torch import load_file
+from es.checkpoint import load
 
 GIT, TAR = shutil.which("git") or "git", shutil.which("tar") or "tar"
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,21 +34,8 @@ def train(folder: Path, task: str, workers: list[str], run_dir: Path) -> str:
     ending = ["--seed", "3", "--max-gradient-updates", "10", "--silent", "--run-dir", str(run_dir)]
     command = [sys.executable, str(folder / "main.py"), *task.split(), *workers, *ending]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    return digest(run_dir)
-
-
-def digest(run_dir: Path) -> str:
-    """Return the SHA-256 of a run's parameters, in the format of either version."""
-    latest = run_dir / "latest.safetensors"
-    if latest.exists():
-        tensors = load_file(latest)
-    else:
-        content: dict[str, Any] = torch.load(run_dir / "latest.pth", weights_only=True)
-        tensors = content["parameters"]
-    # Optimiser and statistics have a prefix; the layers of both networks are these.
-    layers = ("linear", "actor_linear", "conv", "norm1", "norm2", "norm3", "norm4", "lstm")
-    parameters = {name: each for name, each in tensors.items() if name.startswith(layers)}
     digest = hashlib.sha256()
+    parameters = load(str(run_dir / "latest.safetensors")).parameters
     for name in sorted(parameters):
         digest.update(name.encode() + parameters[name].numpy().tobytes())
     return digest.hexdigest()

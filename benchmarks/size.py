@@ -17,33 +17,24 @@ from pathlib import Path
 
 RUN = ("--small-net", "--env-name", "CartPole-v1", "--n", "4", "--workers", "0", "--seed", "1")
 PROFILED = """
-import atexit, os, sys
-root, out, begin = sys.argv[1], sys.argv[2], sys.argv[3]
+import sys, threading
+root, out, begin, *arguments = sys.argv[1:]
 files = set()
 def note(frame, event, argument):
-    path = frame.f_code.co_filename
+    path, name = frame.f_code.co_filename, frame.f_code.co_name
     # What a module does when it is imported is no step of the work.
-    if event == "call" and path.startswith(root + "/es/") and frame.f_code.co_name != "<module>":
+    if event == "call" and path.startswith(root + "/es/") and name != "<module>":
         files.add(path)
-    if begin and frame.f_code.co_name == begin and event == "call":
+    if event == "call" and name == begin:
         files.clear()
-def write():
-    sys.setprofile(None)
-    open(out, "w").write("\\n".join(sorted(files)))
 sys.path.insert(0, root)
-sys.argv = ["main.py", *sys.argv[4:]]
-import threading
-atexit.register(write)
+sys.argv = ["main.py", *arguments]
 threading.setprofile(note)
 sys.setprofile(note)
-try:
-    try:
-        from es.cli import main
-    except ModuleNotFoundError:
-        from es.cli import main
-    main(sys.argv[1:])
-finally:
-    write()
+from es.cli import main
+main(arguments)
+sys.setprofile(None)
+open(out, "w").write("\\n".join(files))
 """
 
 

@@ -35,14 +35,10 @@ class Job(NamedTuple):
     seed: int
     settings: dict[str, Any]
 
-    def make(self) -> gymnasium.Env:
-        """Return the environment."""
-        return gymnasium.make(self.task)
-
 
 def play(job: Job, act: Act, seeds: range) -> list[float]:
     """Play an episode for each seed, side by side; return their returns."""
-    envs = {seed: job.make() for seed in seeds}
+    envs = {seed: gymnasium.make(job.task) for seed in seeds}
     observations = {seed: env.reset(seed=seed)[0] for seed, env in envs.items()}
     returns = dict.fromkeys(seeds, 0.0)
     while envs:
@@ -164,7 +160,7 @@ def evotorch(job: Job, judge: Judge) -> None:
     torch.manual_seed(job.seed)
     problem = GymNE(job.task, num_actors=cores(), **job.settings["problem"])
     searcher = PGPE(problem, **job.settings["search"])
-    discrete = isinstance(job.make().action_space, Discrete)
+    discrete = isinstance(gymnasium.make(job.task).action_space, Discrete)
     while True:
         searcher.step()
         policy = problem.to_policy(searcher.status["center"])

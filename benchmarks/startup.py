@@ -11,14 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 RUNS, WORKERS = 5, 41
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = f"""
 import time
-from es.rollouts.processes import FOR_WORKERS
-from es.rollouts.processes import limit_threads, start_forkserver
+from es.rollouts.processes import FOR_WORKERS, limit_threads, start_forkserver
 limit_threads()
 import os, sys
 os.environ["ES_PRELOAD"] = sys.argv[1]
@@ -69,45 +69,37 @@ def timed(project: Path, arguments: tuple[str, ...]) -> tuple[float, float]:
         return first, time.perf_counter() - start
 
 
-def commands(projects: list[Path]) -> None:
-    """Print a row per command: medians, and the worst in brackets."""
-    print("| command | checkout | first line, s | end, s |\n|---|---|---|---|")
-    for name, arguments in COMMANDS.items():
-        found: dict[Path, list[tuple[float, float]]] = {project: [] for project in projects}
-        for _ in range(RUNS):
-            for project, figures in found.items():
-                figures.append(timed(project, arguments))
-        for project, figures in found.items():
-            columns = [
-                f"{statistics.median(seconds):.2f} ({max(seconds):.2f})"
-                for seconds in zip(*figures, strict=True)
-            ]
-            print(f"| {name} | {project.name} | {' | '.join(columns)} |", flush=True)
+def ready(env: str) -> list[float]:
+    """Return the seconds until all workers are ready, and their memory in MiB."""
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}){PROGRAM}"
+    command = [sys.executable, "-c", program, env]
+    with tempfile.TemporaryDirectory() as elsewhere:
+        result = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True, check=True)
+    return [float(figure) for figure in result.stdout.split()]
+
+
+def summary(figures: Sequence[Sequence[float]], *digits: int) -> str:
+    """Return two columns of a row: medians, and the worst in brackets."""
+    columns = zip(zip(*figures, strict=True), digits, strict=True)
+    return " | ".join(
+        f"{statistics.median(values):.{digit}f} ({max(values):.{digit}f})"
+        for values, digit in columns
+    )
 
 
 def main() -> None:
-    """Print both tables: medians, and the worst in brackets."""
+    """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--project", type=Path, action="append", default=[ROOT])
-    commands(parser.parse_args().project)
-    print("\n| environment | seconds | PSS of all workers, MiB |")
-    print("|---|---|---|")
+    projects = parser.parse_args().project
+    print("| command | checkout | first line, s | end, s |\n|---|---|---|---|")
+    for name, arguments in COMMANDS.items():
+        rounds = [[timed(project, arguments) for project in projects] for _ in range(RUNS)]
+        for project, figures in zip(projects, zip(*rounds, strict=True), strict=True):
+            print(f"| {name} | {project.name} | {summary(figures, 2, 2)} |", flush=True)
+    print("\n| environment | seconds | PSS of all workers, MiB |\n|---|---|---|")
     for env in ("CartPole-v1", "HalfCheetah-v5", "PongDeterministic-v4"):
-        figures = []
-        for _ in range(RUNS):
-            with tempfile.TemporaryDirectory() as elsewhere:
-                result = subprocess.run(
-                    [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})"
-                     + PROGRAM, env],
-                    cwd=elsewhere, capture_output=True, text=True, check=True,
-                )  # fmt: skip
-            figures.append([float(figure) for figure in result.stdout.split()])
-        seconds, memory = zip(*figures, strict=True)
-        print(
-            f"| {env} | {statistics.median(seconds):.1f} ({max(seconds):.1f}) | "
-            f"{statistics.median(memory):.0f} ({max(memory):.0f}) |",
-            flush=True,
-        )
+        print(f"| {env} | {summary([ready(env) for _ in range(RUNS)], 1, 0)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,10 @@ core. Figures are medians over the rounds.
 import argparse
 import multiprocessing
 import operator
-import platform
-import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import ale_py
@@ -37,7 +35,6 @@ HEADER = """\
 | environment | after updates | steps per episode | processes | bare steps/s | steps/s | ratio \
 | us: environment | preprocessing | policy | engine | torch's policy / ours |
 |---|---|---|---|---|---|---|---|---|---|---|---|"""
-KINDS = ("rollouts", "bare", "environment", "policy", "torch")
 
 
 class Case(NamedTuple):
@@ -145,18 +142,6 @@ def think_in_torch(module: torch.nn.Module, episodes: Sequence[Episode]) -> None
             int(outputs.argmax())
 
 
-def processor() -> str:
-    """Return the CPU's name and the sizes of its caches, as far as Linux tells them."""
-    info, caches = Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu/cpu0/cache")
-    name = re.search(r"model name\s*: (.+)", info.read_text() if info.exists() else "")
-    parts = [name[1] if name else platform.processor()]
-    for index in sorted(caches.glob("index*")):
-        level, kind, size = ((index / x).read_text().strip() for x in ("level", "type", "size"))
-        if kind != "Instruction":
-            parts.append(f"L{level} {size}")
-    return ", ".join(parts)
-
-
 def population(case: Case) -> tuple[Policy, Snapshot, Tasks]:
     """Return policy, parameters and tasks as they are after a case's updates (seed 1)."""
     policy = make_policy(Config(env_name=case.name, seed=1, **case.settings), None)
@@ -172,13 +157,6 @@ def population(case: Case) -> tuple[Policy, Snapshot, Tasks]:
     return policy, snapshot, tasks
 
 
-def seconds(function: Callable[..., None], *arguments: Any) -> float:
-    """Return the seconds that a call takes."""
-    start = time.perf_counter()
-    function(*arguments)
-    return time.perf_counter() - start
-
-
 def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) -> None:
     """Time one process's rounds; send the seconds per step of each kind, a list of dicts."""
     policy, snapshot, tasks = population(case)
@@ -188,25 +166,26 @@ def measure(case: Case, rounds: int, number: int, barrier: Any, results: Any) ->
     bare.reset(seed=0)
     episodes = [record(player, snapshot, task) for task in chosen]
     steps = sum(len(episode.actions) for episode in episodes)
-    module = policy.module()
 
     def rollouts() -> None:
         for task in chosen:
             player.play(snapshot, task)
 
-    functions: dict[str, Callable[[], float]] = {
-        "rollouts": lambda: seconds(rollouts),
-        "bare": lambda: seconds(replay_bare, bare, episodes),
-        "environment": lambda: seconds(replay, player.env, episodes),
-        "policy": lambda: seconds(think, player.actor, episodes),
-        "torch": lambda: seconds(think_in_torch, module, episodes),
+    functions: dict[str, Callable[[], None]] = {
+        "rollouts": rollouts,
+        "bare": partial(replay_bare, bare, episodes),
+        "environment": partial(replay, player.env, episodes),
+        "policy": partial(think, player.actor, episodes),
+        "torch": partial(think_in_torch, policy.module(), episodes),
     }
     figures: list[dict[str, float]] = []
     for _ in range(rounds + 1):  # the first warms up
         figures.append({})
-        for kind in KINDS:
+        for kind, function in functions.items():
             barrier.wait(timeout=300)
-            figures[-1][kind] = functions[kind]() / steps
+            start = time.perf_counter()
+            function()
+            figures[-1][kind] = (time.perf_counter() - start) / steps
     results.put((figures[1:], steps / len(episodes)))
 
 
@@ -224,19 +203,19 @@ def run(case: Case, processes: int, rounds: int) -> str:
     for process in started:
         process.join()
     # The speed of a round is the sum over the processes.
-    speeds = {
-        kind: [sum(1 / figures[i][kind] for figures in measured) for i in range(rounds)]
-        for kind in KINDS
-    }
+    rollouts, bare = (
+        [sum(1 / figures[i][kind] for figures in measured) for i in range(rounds)]
+        for kind in ("rollouts", "bare")
+    )
     us = {
         kind: 1e6 * statistics.median(figure[kind] for figures in measured for figure in figures)
-        for kind in KINDS
+        for kind in measured[0][0]
     }
-    ratio = statistics.median(map(operator.truediv, speeds["rollouts"], speeds["bare"]))
+    ratio = statistics.median(map(operator.truediv, rollouts, bare))
     engine = us["rollouts"] - us["environment"] - us["policy"]
     return (
         f"| {case} | {case.updates} | {statistics.mean(lengths):.0f} | {processes} | "
-        f"{statistics.median(speeds['bare']):.0f} | {statistics.median(speeds['rollouts']):.0f} | "
+        f"{statistics.median(bare):.0f} | {statistics.median(rollouts):.0f} | "
         f"{ratio:.2f} | {us['bare']:.2f} | {us['environment'] - us['bare']:.2f} | "
         f"{us['policy']:.2f} | {engine:.2f} | {us['torch'] / us['policy']:.1f} |"
     )
@@ -250,7 +229,7 @@ def main() -> None:
     parser.add_argument("--env", help="only this environment", choices=names)
     arguments = parser.parse_args()
     limit_threads()  # of the processes started
-    print(f"{processor()}\n\n{HEADER}")
+    print(HEADER)
     for case in CASES:
         if arguments.env in (None, case.name):
             for processes in sorted({1, cores()}):

@@ -7,7 +7,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,7 +34,6 @@ from es.policy import Policy, make_policy
 from es.reports.console import Console
 from es.reports.log import Record, describe_evaluation, describe_population
 from es.reports.video import require_drawable
-from es.rollouts.processes import ending_children
 from es.rollouts.tasks import (
     UNPERTURBED,
     Results,
@@ -92,11 +91,9 @@ def train(
 
 def _make_policy(config: Config, checkpoint: Checkpoint | None, console: Console) -> Policy:
     """Return what is trained. Say what the settings leave open, and warn of what is by chance."""
-    # Without workers, the environment is made here again and may use what is left.
-    with ending_children() if config.workers != 0 else nullcontext():
-        policy = make_policy(config, checkpoint)
-        if config.video_every:  # learn now whether the environment can be drawn
-            require_drawable(partial(make_env, policy.environment, "rgb_array"))
+    policy = make_policy(config, checkpoint)
+    if config.video_every:  # learn now whether the environment can be drawn
+        require_drawable(partial(make_env, policy.environment, "rgb_array"))
     if policy.config.small_net and not config.small_net:
         console.say(
             f"{config.env_name} is seen as a vector of {policy.network['inputs']} numbers: using "

@@ -59,8 +59,3 @@ def test_entry_points_are_short_and_the_top_has_no_other_module():
     assert {path.stem for path in ROOT.glob("*.py")} == ENTRY_POINTS
     for name in ENTRY_POINTS:
         assert len((ROOT / f"{name}.py").read_text().splitlines()) <= 15
-
-
-def test_tests_mirror_the_package():
-    folders = {path.parent.name for path in (ROOT / "tests").glob("*/__init__.py")}
-    assert folders <= {path.parent.name for path in (ROOT / "es").glob("*/__init__.py")}

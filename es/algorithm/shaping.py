@@ -55,9 +55,8 @@ def group_by_perturbation(
     if not finite.any():
         raise RunError(f"none of {finite.size} returns is a finite number: {means[0]}, ...")
     # A return that is not finite is worse than all that are.
-    with np.errstate(over="ignore"):
-        worst = np.nextafter(fitness[:-1][finite].min(), -np.inf)
-    fitness = np.where(finite, fitness[:-1], max(worst, np.finfo(np.float64).min))
+    worst = np.nextafter(fitness[:-1][finite].min(), -np.inf)
+    fitness = np.where(finite, fitness[:-1], worst)
     better = np.isfinite(means[:-1]) & (means[:-1] > means[-1])
     rank = 1 + (int(better.sum()) if np.isfinite(means[-1]) else finite.size)
     return Population(means[:-1], fitness, lengths[:-1].ravel().tolist(), float(means[-1]), rank)
@@ -81,8 +80,7 @@ def mean_and_std(returns: Sequence[float] | DoubleArray) -> tuple[float, float]:
     """Return the mean and the standard deviation; NaN if one of the returns is not finite."""
     if not np.isfinite(returns).all():
         return math.nan, math.nan
-    with np.errstate(over="ignore", invalid="ignore"):  # of returns near the largest number
-        return float(np.mean(returns)), float(np.std(returns))
+    return float(np.mean(returns)), float(np.std(returns))
 
 
 def variable_cap(lengths: Sequence[int], *, most: int) -> int:

@@ -86,7 +86,7 @@ class Strategy:
         if the parameters or the optimiser's moments are no longer finite.
         """
         with np.errstate(all="ignore"):  # overflows are noticed below
-            (gradient, change), lr = self._estimate(returns), self.scheduled_lr()
+            (gradient, change), lr = self.estimate(returns), self.scheduled_lr()
             gradient_norm = norm(gradient)
         if not (math.isfinite(gradient_norm) and lr <= MAX_LR):
             raise RunError(
@@ -107,22 +107,18 @@ class Strategy:
         self.update += 1
         return gradient_norm
 
-    def gradient(self, returns: npt.ArrayLike) -> FloatArray:
-        """Return 1 / (n * sigma * f) * sum of utility * sign * noise, (P,) float32.
+    def estimate(self, returns: npt.ArrayLike) -> tuple[FloatArray, FloatArray | None]:
+        """Return the gradient, (P,) float32, and the relative change of each parameter's sigma.
 
-        n: the number of perturbations used. f: param_fraction, because E[eps eps^T] = f I. The
-        noise is rebuilt from the seeds and summed in a fixed order; seeds of weight 0 are skipped,
-        unless sigma adapts. If it does, the gradient is multiplied by relative_sigma: PGPE's
-        direction (Sehnke et al. 2010, section 3.2: the sum of utility times sigma_i times noise),
-        over the mean square of all sigmas.
-        """
-        return self._estimate(returns)[0]
+        The gradient is 1 / (n * sigma * f) * sum of utility * sign * noise. n: the number of
+        perturbations used. f: param_fraction, because E[eps eps^T] = f I. The noise is rebuilt from
+        the seeds and summed in a fixed order; seeds of weight 0 are skipped, unless sigma adapts.
 
-    def _estimate(self, returns: npt.ArrayLike) -> tuple[FloatArray, FloatArray | None]:
-        """Return the gradient, and the relative change of each parameter's sigma if these adapt.
-
-        That change is sigma_lr times the mean over pairs of (u - mean u) * (noise_i^2 - 1), u being
-        the mean utility of a pair, and MOST_CHANGE at most (Sehnke et al. 2010, section 3.3).
+        The change is None unless sigma adapts. It is sigma_lr times the mean over pairs of
+        (u - mean u) * (noise_i^2 - 1), u being the mean utility of a pair, and MOST_CHANGE at most
+        (Sehnke et al. 2010, section 3.3). The gradient is then multiplied by relative_sigma: PGPE's
+        direction (section 3.2: the sum of utility times sigma_i times noise), over the mean square
+        of all sigmas.
         """
         values = np.asarray(returns, dtype=np.float64)
         fraction = self.settings.param_fraction

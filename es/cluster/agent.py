@@ -17,7 +17,6 @@ from es.rollouts.processes import hide_checkout, search_last, start_forkserver
 from es.rollouts.tasks import Results, Snapshot, Tasks, result_type
 
 REPORT_SECONDS = 0.5  # between reports: these results are lost with a node
-SIGN_SECONDS = 5.0  # between reports without results
 
 
 class Report(NamedTuple):
@@ -83,7 +82,7 @@ class Agent:
         results, error, start = self._no_results.copy(), None, time.monotonic()
         try:
             while self._pool.unfinished > unfinished and (
-                time.monotonic() - start < (REPORT_SECONDS if len(results) else SIGN_SECONDS)
+                not len(results) or time.monotonic() - start < REPORT_SECONDS
             ):
                 results = np.concatenate([results, self._pool.collect()])
         except TaskError as caught:

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,7 +26,7 @@ from es.cluster.connection import LOCAL, connect, disconnect
 from es.errors import ClusterError, UsageError, counted, how_to_install, in_one_line
 from es.rollouts.processes import cores
 from es.rollouts.remote import RemotePool
-from es.rollouts.tasks import Pool, Progress, Recipe, Results, Snapshot, Tasks
+from es.rollouts.tasks import Progress, Recipe, Results, Snapshot, Tasks
 
 if TYPE_CHECKING:
     from ray.exceptions import RayError
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 WAKE_SECONDS = 0.25
 WATCH_SECONDS = 0.5  # between looks at the list of nodes
 FRESH_SECONDS = 5.0  # no agent is started from an older list of nodes
-SILENT_SECONDS = 60.0  # an agent that is silent for longer hangs
 RETRY_SECONDS = 5.0  # before a node without an agent is tried again
 CLOSE_SECONDS = 1.0  # for idle agents to end their workers
 WORTH_SENDING = 50_000_000  # random numbers; fewer are drawn here in less time than sending takes
@@ -75,7 +74,7 @@ class Node:
     """A living node of the cluster with its agent. name: for the user.
 
     workers: 0 until one is ready. tasks: the indexes of those that it has not reported. call: the
-    unfinished call, made at `called`. batch: the last one that it began.
+    unfinished call of its agent. batch: the last one that it began.
     """
 
     def __init__(self, node_id: str, name: str, cpus: int) -> None:
@@ -84,14 +83,9 @@ class Node:
         self.workers = self.batch = 0
         self.tasks: set[int] = set()
         self.call: Any = None
-        self.called = 0.0
-
-    def ask(self, method: Any, *arguments: Any) -> None:
-        """Call a method of the agent, whose result `RayPool._answers` returns."""
-        self.call, self.called = method.remote(*arguments), time.monotonic()
 
 
-class RayPool(Pool):
+class RayPool:
     """Workers on every node of the cluster at `address`.
 
     recipe: pickled. workers: processes on each node; None and 'auto': one per CPU. patience: raise
@@ -107,7 +101,7 @@ class RayPool(Pool):
         recipe: bytes,
         *,
         workers: int | Literal["auto"] | None = None,
-        patience: float = 120.0,
+        patience: float,
         preload: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
         search_here: bool = False,
@@ -121,7 +115,7 @@ class RayPool(Pool):
         self._retry_at: dict[str, float] = {}
         self._said_once: set[str] = set()
         self._cause, self._alone_since = "", time.monotonic()
-        self._batch = self._played_again = 0
+        self._batch = 0
         self._stop = threading.Event()
         self._folder = tempfile.mkdtemp(prefix="ray-") if address == LOCAL else None
         try:
@@ -134,32 +128,25 @@ class RayPool(Pool):
             self.close()
             raise
 
-    def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
-        """Keep the tasks for `results`."""
-        self._snapshot, self._tasks = snapshot, tasks.copy()
-        self._tasks["index"] = range(len(tasks))
-
-    def results(self, progress: Progress | None = None) -> Results:
-        """Play the submitted tasks and return their results, (k,), in task order.
+    def evaluate(self, snapshot: Snapshot, tasks: Tasks, progress: Progress) -> Results:
+        """Play tasks and return their results, (k,), in task order. Their indexes are set.
 
         Raise TaskError if an episode cannot be played, ClusterError if there is no worker for long.
         """
         import ray
 
-        self._answers(0.0)  # of the last batch
         self._alone_since = time.monotonic()
         self._batch += 1
-        results = self._snapshot.results(len(self._tasks))
-        reference = ray.put(self._snapshot)
-        waiting, unfinished = deque(range(len(results))), len(results)
+        tasks["index"] = range(len(tasks))
+        results, reference = snapshot.results(len(tasks)), ray.put(snapshot)
+        waiting, unfinished = deque(range(len(tasks))), len(tasks)
         while unfinished:
             self._start_agents()
             for node in self._ready:
                 if node.call is None:
-                    self._hand_out(node, waiting, reference)
-            for node, report in self._answers(WAKE_SECONDS):
+                    self._hand_out(node, waiting, tasks, reference)
+            for node, report in self._reports():
                 if report is None:  # it is lost
-                    self._played_again += len(node.tasks)
                     waiting.extendleft(sorted(node.tasks, reverse=True))
                     continue
                 for line in report.said:
@@ -171,8 +158,7 @@ class RayPool(Pool):
                 before = len(node.tasks)
                 node.tasks -= {*indexes.tolist()}
                 unfinished -= before - len(node.tasks)
-            if progress:
-                progress(len(results) - unfinished)
+            progress(len(tasks) - unfinished)
         return results
 
     def sum_noise(
@@ -180,7 +166,7 @@ class RayPool(Pool):
     ) -> FloatArray:
         """Return `noise.weighted_sum`, to the bit, summed by the nodes.
 
-        progress: called while they do. What a node does not sum in time is summed here.
+        progress: called while they do. The part of a node that is lost is summed here.
         """
         import ray
         from ray.exceptions import RayError
@@ -201,27 +187,20 @@ class RayPool(Pool):
                 for start in range(0, len(sums), FAN)
             ]
             span *= FAN
-        # Longer than one core would need here.
-        deadline = time.monotonic() + 10.0 + 2e-8 * len(weights) * size
-        while (
-            ray.wait(sums, num_returns=len(sums), timeout=WAKE_SECONDS)[1]
-            and time.monotonic() < deadline
-        ):
+        while ray.wait(sums, num_returns=len(sums), timeout=WAKE_SECONDS)[1]:
             progress(0)
         parts: list[FloatArray] = []
         for number, one in enumerate(sums):
             try:
-                parts.append(ray.get(one, timeout=0.0))
-            except RayError:  # `_answers` finds the loss when the node is to play
+                parts.append(ray.get(one))
+            except RayError:  # `_reports` finds the loss when the node is to play
                 parts.append(here(weights[number * span : (number + 1) * span]))
         return tree_sum(parts)
 
     def describe(self) -> str:
-        """Return the numbers of nodes, workers, and episodes that were played again."""
-        nodes = self._ready
-        again = f", {self._played_again} played again" if self._played_again else ""
-        workers = counted(sum(node.workers for node in nodes), "worker")
-        return f"{counted(len(nodes), 'node')}, {workers}{again}"
+        """Return the numbers of nodes and workers, in words."""
+        workers = sum(node.workers for node in self._ready)
+        return f"{counted(len(self._ready), 'node')}, {counted(workers, 'worker')}"
 
     def close(self) -> None:
         """End all agents; idle ones end their workers first. Leave the cluster."""
@@ -255,7 +234,7 @@ class RayPool(Pool):
         if now - self._seen < FRESH_SECONDS:
             for node_id, name, cpus in self._living:
                 if node_id not in self._nodes and now >= self._retry_at.get(node_id, 0.0):
-                    self._nodes[node_id] = self._start_agent(Node(node_id, name, cpus))
+                    self._start_agent(Node(node_id, name, cpus))
         if self._ready:
             self._alone_since = now
         elif now - self._alone_since > self._patience:
@@ -265,7 +244,7 @@ class RayPool(Pool):
                 f"no worker for {self._patience:g} s (--ray-timeout); {self._cause or unknown}"
             )
 
-    def _start_agent(self, node: Node) -> Node:
+    def _start_agent(self, node: Node) -> None:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -277,10 +256,10 @@ class RayPool(Pool):
             scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
         )
         node.agent = actor.remote(count, *self._agent_arguments)
-        node.ask(node.agent.arrive)
-        return node
+        node.call = node.agent.arrive.remote()
+        self._nodes[node.id] = node
 
-    def _hand_out(self, node: Node, waiting: deque[int], snapshot: Any) -> None:
+    def _hand_out(self, node: Node, waiting: deque[int], tasks: Tasks, snapshot: Any) -> None:
         """Give a node its next tasks, if there are any for it, and ask for a report."""
         ready = self._ready
         idle = sum(max(0, each.workers - len(each.tasks)) for each in ready)
@@ -292,19 +271,18 @@ class RayPool(Pool):
         node.tasks |= {*indexes}
         new = snapshot if node.batch != self._batch else None
         node.batch = self._batch
-        node.ask(node.agent.play, new, self._tasks[indexes], rest)
+        node.call = node.agent.play.remote(new, tasks[indexes], rest)
 
-    def _answers(self, patience: float) -> list[tuple[Node, Report | None]]:
-        """Wait at most `patience` seconds. Return reports, and None for each lost node."""
+    def _reports(self) -> Iterator[tuple[Node, Report | None]]:
+        """Wait a while for agents. Yield their reports, and None for each lost node."""
         import ray
         from ray.exceptions import RayError
 
         calls = {node.call: node for node in self._nodes.values() if node.call}
         if not calls:
-            time.sleep(patience)
-            return []
-        answers: list[tuple[Node, Report | None]] = []
-        first, others = ray.wait([*calls], timeout=patience)
+            time.sleep(WAKE_SECONDS)
+            return
+        first, others = ray.wait([*calls], timeout=WAKE_SECONDS)
         done = first + (ray.wait(others, num_returns=len(others), timeout=0)[0] if others else [])
         for call in done:
             node = calls[call]
@@ -312,20 +290,14 @@ class RayPool(Pool):
             try:
                 answer = ray.get(call)
             except RayError as error:
-                self._drop(node, *summary_of_loss(error))
-                answers.append((node, None))
+                self._drop(node, cause_of_loss(error))
+                yield node, None
                 continue
             if isinstance(answer, Report):
                 node.workers = answer.workers
-                answers.append((node, answer))
+                yield node, answer
             else:
                 self._welcome(node, *answer)
-        silent = time.monotonic() - SILENT_SECONDS
-        for node in self._ready:
-            if node.call and node.called < silent:
-                self._drop(node, "it does not answer", has_raised=False)
-                answers.append((node, None))
-        return answers
 
     def _welcome(self, node: Node, workers: int, its_versions: Mapping[str, str]) -> None:
         node.workers, self._cause, here = workers, "", versions()
@@ -341,7 +313,7 @@ class RayPool(Pool):
                 "differ in the last digits."
             )
 
-    def _drop(self, node: Node, cause: str, has_raised: bool) -> None:
+    def _drop(self, node: Node, cause: str) -> None:
         """End an agent; its node is tried again later. The caller hands out its tasks again."""
         import ray
 
@@ -353,7 +325,7 @@ class RayPool(Pool):
         if node.workers:
             episodes = counted(len(node.tasks), "episode")
             self._say(f"Node {node.name} is lost ({cause}): {episodes} to be played again.")
-        elif has_raised:
+        else:
             self._say_once(f"Node {node.name} cannot take part ({cause}).")
 
     def _say_once(self, line: str) -> None:
@@ -381,29 +353,19 @@ def share(waiting: int, workers: int, unfinished: int, idle: int, total: int) ->
 
 
 def living_nodes() -> list[tuple[str, str, int]]:
-    """Return id, name and CPUs of all nodes of the cluster that have CPUs."""
+    """Return id, address and CPUs of all nodes of the cluster that have CPUs."""
     import ray
 
-    alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
-    addresses = [node["NodeManagerAddress"] for node in alive]
     return [
-        (
-            node["NodeID"],
-            address if addresses.count(address) == 1 else f"{address}/{node['NodeID'][:6]}",
-            int(node["Resources"]["CPU"]),
-        )
-        for node, address in zip(alive, addresses, strict=True)
+        (node["NodeID"], node["NodeManagerAddress"], int(node["Resources"]["CPU"]))
+        for node in ray.nodes()
+        if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
     ]
 
 
-def summary_of_loss(error: RayError) -> tuple[str, bool]:
-    """Return why an agent has ended, in short, and whether it has raised an error itself."""
-    from ray.exceptions import ActorUnavailableError, RayActorError
-
-    if isinstance(error, ActorUnavailableError):
-        return "it cannot be reached", False
+def cause_of_loss(error: RayError) -> str:
+    """Return why an agent has ended, in a line: Ray's reason, or the last line of a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     last = lines[-1] if lines else type(error).__name__
-    if not isinstance(error, RayActorError) or error.actor_init_failed:
-        return in_one_line(last), True
-    return in_one_line(last.removeprefix("The actor is dead because ").partition(". ")[0]), False
+    _, _, reason = last.partition("The actor is dead because ")
+    return in_one_line(reason.partition(". ")[0] or last)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from es.algorithm.noise import DoubleArray, draw, perturb
-from es.errors import episode_trace, is_interrupt, summary_of
+from es.errors import TaskError, episode_trace, is_interrupt, summary_of
 from es.rollouts.episode import Environment, as_number, close, rollout
 from es.rollouts.tasks import (
     Pool,
@@ -16,7 +16,6 @@ from es.rollouts.tasks import (
     Task,
     Tasks,
     each_task,
-    task_error,
 )
 
 # The noise of networks up to this size is kept for a twin. Drawing that of larger ones again is
@@ -92,7 +91,7 @@ class InProcessPool(Pool):
     """Plays every task in this process, one after the other, for debugging."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self._player: Player | None = Player(recipe)
+        self._player = Player(recipe)
         self._submitted: tuple[Snapshot, Tasks]
 
     def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
@@ -101,7 +100,6 @@ class InProcessPool(Pool):
 
     def results(self, progress: Progress | None = None) -> Results:
         """Play the submitted tasks; raise TaskError at the first exception."""
-        assert self._player is not None
         snapshot, tasks = self._submitted
         results = snapshot.results(len(tasks))
         for number, (_, _, task) in enumerate(each_task(tasks)):
@@ -110,7 +108,8 @@ class InProcessPool(Pool):
             except BaseException as error:
                 if is_interrupt(error):
                     raise
-                raise task_error(task, f"({summary_of(error)})", episode_trace(error)) from error
+                message = f"{task} failed ({summary_of(error)})"
+                raise TaskError(message, episode_trace(error)) from error
             if progress:
                 progress(number + 1)
         return results
@@ -121,6 +120,4 @@ class InProcessPool(Pool):
 
     def close(self) -> None:
         """Close the environment."""
-        player, self._player = self._player, None
-        if player:
-            close(player.env)
+        close(self._player.env)

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import multiprocessing
 
-from es.errors import RunError, counted, limit_error
+from es.errors import RunError, TaskError, counted, limit_error
 from es.rollouts.processes import cores, end_group, starting_helper
 from es.rollouts.tasks import (
     FAILURES,
@@ -33,7 +33,6 @@ from es.rollouts.tasks import (
     Tasks,
     each_task,
     result_type,
-    task_error,
 )
 from es.rollouts.worker import FAILURE, IDLE, Shared, work
 
@@ -43,7 +42,6 @@ CLOSE_SECONDS = 1.0  # for free workers to close their environments
 TASKS_FOR_TWO = 4  # from this many tasks per worker on, a worker may take two at a time
 WRITE_BYTES = select.PIPE_BUF // TASK.itemsize * TASK.itemsize  # of whole tasks, at once
 ATTEMPTS, PAUSE_SECONDS = 4, 0.3  # to start a worker: the fork server may just have died
-FORK_SERVER_DIED = 255  # the exit code that multiprocessing then reports for a worker
 
 
 class Worker:
@@ -77,8 +75,6 @@ class Worker:
             return self.killed_for
         self.process.join(CLOSE_SECONDS)
         code = self.process.exitcode
-        if code == FORK_SERVER_DIED:
-            return "died; the fork server died too, so the cause is unknown"
         if code is not None and code < 0:
             return f"died (signal {signal.Signals(-code).name})"
         return f"died (exit code {code})"
@@ -111,13 +107,8 @@ class WorkerPool(Pool):
         self._reader, self._writer = self._context.Pipe(duplex=False)
         os.set_blocking(self._writer.fileno(), False)
         self._unwritten = memoryview(b"")  # tasks that the pipe has no room for
-        self._shared = Shared.allocate(
-            self._context,
-            self._reader,
-            size,
-            inputs,
-            relative_sigma=relative_sigma,
-            workers=count,
+        self._shared = Shared(
+            self._context, self._reader, size, inputs, relative_sigma=relative_sigma, workers=count
         )
         self._workers: dict[int, Worker] = {}
         self._selector = selectors.DefaultSelector()
@@ -228,24 +219,21 @@ class WorkerPool(Pool):
 
     def _start(self, number: int) -> None:
         """Start worker `number`. Raise LimitError if that fails again and again."""
-        for attempt in range(ATTEMPTS):
-            link, workers_link = connection.Pipe()
-            try:
-                arguments = (workers_link, self._recipe, self._shared, number)
-                process = self._context.Process(target=work, args=arguments, daemon=True)
-                with starting_helper():
-                    process.start()
-            except (OSError, EOFError) as error:
-                link.close()
-                if attempt == ATTEMPTS - 1:
-                    raise limit_error(error) from error
-                time.sleep(PAUSE_SECONDS)
-            else:
-                self._workers[number] = worker = Worker(number, process, link)
-                self._selector.register(link, selectors.EVENT_READ, worker)
-                return
-            finally:
-                workers_link.close()
+        link, workers_link = connection.Pipe()
+        arguments = (workers_link, self._recipe, self._shared, number)
+        process = self._context.Process(target=work, args=arguments, daemon=True)
+        with workers_link:
+            for attempt in range(ATTEMPTS):
+                try:
+                    with starting_helper():
+                        process.start()
+                    break
+                except (OSError, EOFError) as error:
+                    if attempt == ATTEMPTS - 1:
+                        raise limit_error(error) from error
+                    time.sleep(PAUSE_SECONDS)
+        self._workers[number] = worker = Worker(number, process, link)
+        self._selector.register(link, selectors.EVENT_READ, worker)
 
     def _write(self, tasks: Tasks | None = None) -> None:
         """Write tasks to the pipe, after those that wait. What it has no room for waits."""
@@ -321,7 +309,7 @@ class WorkerPool(Pool):
             doing = f"playing {task}"
             self._failures[index] += 1
             if self._failures[index] == FAILURES:
-                raise task_error(task, f"{FAILURES} times; the last worker {cause}", trace)
+                raise TaskError(f"{task} failed {FAILURES} times; the last worker {cause}", trace)
         given_up = self._failed_starts >= FAILURES
         if given_up and not self._workers:
             raise RunError(f"no worker can be started: the last one {cause}", trace)

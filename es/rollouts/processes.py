@@ -51,15 +51,9 @@ def search_last() -> None:
 
     So a `random.py` there hides nothing.
     """
-    with suppress(ImportError):
-        # It has no file of its own, so a google.py would hide it wherever it is found.
-        import google  # type: ignore[import-untyped]  # noqa: F401
     with suppress(OSError):  # the folder is gone
         if (here := os.getcwd()) not in sys.path:
             sys.path.append(here)
-
-
-_status: list[int] = []  # of a process that is leaving
 
 
 def leave(status: int) -> NoReturn:
@@ -68,29 +62,20 @@ def leave(status: int) -> NoReturn:
     Python would free libraries one by one, which takes a second, and wait for threads that an
     environment has left.
     """
-    _status.append(status)
     atexit._run_exitfuncs()
-    end_now()
-    raise AssertionError
-
-
-def end_now() -> None:
-    """End this process if it is leaving, whatever exit handlers are left."""
-    if not _status:
-        return
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             if stream:  # or whoever started the program has closed it
                 stream.flush()
-    os._exit(_status[0])
+    os._exit(status)
 
 
 def cores(root: Path = Path("/")) -> int:
     """Return the number of processor cores that this process may use.
 
     The variable ES_CORES sets it. Otherwise it is the number of cores in the affinity mask, or the
-    CPU quota of the container or batch job, rounded up, if that is less. root: of the system's
-    files.
+    CPU quota of the container or batch job (control groups of version 2), rounded up, if that is
+    less. root: of the system's files.
     """
     if chosen := os.environ.get(CORES):
         return int(chosen)
@@ -98,30 +83,14 @@ def cores(root: Path = Path("/")) -> int:
         count = len(os.sched_getaffinity(0))
     else:
         count = os.cpu_count() or 1
-    for group in _control_groups(root):
-        for files in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):  # version 2, 1
-            with suppress(OSError, ValueError):  # there is no such file, or its quota is "max"
-                words = " ".join((group / name).read_text() for name in files).split()
-                quota, period = map(int, words)
-                if quota > 0:  # -1 is no quota
-                    count = min(count, math.ceil(quota / period))
-    return count
-
-
-def _control_groups(root: Path) -> list[Path]:
-    """Return the folders of this process's Linux control groups, and of all groups above them.
-
-    Some may not exist: in a container, the paths in /proc may be those of the host.
-    """
-    groups: list[Path] = []
     with suppress(OSError):  # another system
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            folder = "cpu" if "cpu" in controllers.split(",") else ""  # of version 1, 2
-            mount = root / "sys/fs/cgroup" / folder
-            group = mount / path.lstrip("/")
-            groups += [each for each in (group, *group.parents) if each.is_relative_to(mount)]
-    return groups
+        path = (root / "proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+        group = root / "sys/fs/cgroup" / path
+        for folder in (group, *group.parents):
+            with suppress(OSError, ValueError):  # there is no such file, or its quota is "max"
+                quota, period = map(int, (folder / "cpu.max").read_text().split())
+                count = min(count, math.ceil(quota / period))
+    return count
 
 
 def limit_threads() -> None:
@@ -190,24 +159,6 @@ def end_group(leader: int) -> None:
     """Kill all processes of a group. leader: the process it is named after, which may be dead."""
     with suppress(ProcessLookupError, PermissionError):  # there are none; on macOS, only zombies
         os.killpg(leader, signal.SIGKILL)
-
-
-@contextmanager
-def ending_children() -> Iterator[None]:
-    """End the processes that are started in this context and still run after it.
-
-    An environment has left them. They would live on if this process was killed.
-    """
-    import psutil
-
-    before = {child.pid for child in psutil.Process().children()}
-    yield
-    for child in psutil.Process().children():
-        with suppress(psutil.Error):
-            is_helper = any("from multiprocessing." in word for word in child.cmdline())
-            if child.pid not in before and not is_helper and os.getsid(child.pid) == os.getsid(0):
-                for each in (child, *child.children(recursive=True)):
-                    each.kill()
 
 
 def importing_variables() -> dict[str, str]:

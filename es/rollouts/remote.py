@@ -8,9 +8,9 @@ import subprocess
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any
 
 from es.errors import ClusterError, RunError
 from es.rollouts.processes import connect, end_group, leave, start_interpreter
@@ -46,31 +46,17 @@ class ByValue:
         return function()
 
 
-class Request(NamedTuple):
-    """A method of the pool to call. "submit" has no answer."""
-
-    method: str
-    arguments: tuple[Any, ...]
-
-
-class Answer(NamedTuple):
-    """From the process. kind: say, progress, value or error. workers: in words."""
-
-    kind: str
-    value: Any
-    workers: str = ""
-
-
 class RemotePool(Pool):
     """The pool `make(say=...)` in another process. `make` is pickled; its errors are raised.
 
-    If the process dies, another one makes the pool and plays the batch again. It is given up after
-    FAILURES deaths in a row, but not before `patience` seconds.
+    The pool has `evaluate`, `describe` and `close`. If the process dies, another one makes the pool
+    and plays the batch again. It is given up after FAILURES deaths in a row, but not before
+    `patience` seconds.
     """
 
     def __init__(
         self,
-        make: Callable[..., Pool],
+        make: Callable[..., Any],
         *,
         patience: float = 0.0,
         say: Callable[[str], None] = print,
@@ -78,7 +64,7 @@ class RemotePool(Pool):
         self._make, self._patience, self._say = make, patience, say
         self._link: Connection | None = None
         self._workers, self._was_made = "", False
-        self._submitted: Request | None = None  # for another process to begin with
+        self._submitted: tuple[Snapshot, Tasks]
         try:
             self._ask(None)
         except BaseException:
@@ -86,23 +72,19 @@ class RemotePool(Pool):
             raise
 
     def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
-        """Start to play tasks; `results` returns their results. The last batch is abandoned.
-
-        The snapshot must not change until then.
-        """
-        self._submitted = Request("submit", (snapshot, tasks))
-        self._send(self._submitted)
+        """Keep the tasks for `results`. The snapshot must not change until then."""
+        self._submitted = snapshot, tasks
 
     def results(self, progress: Progress | None = None) -> Results:
-        """Wait for the results of the submitted tasks and return them, (k,), in task order.
+        """Play the submitted tasks and return their results, (k,), in task order.
 
         Raise the pool's errors, and ClusterError if the process is given up.
         """
-        return self.call("results", progress=progress)
+        return self.call("evaluate", *self._submitted, progress=progress)
 
     def call(self, method: str, *arguments: Any, progress: Progress | None = None) -> Any:
         """Call a method of the pool, with a callback for its progress as the last argument."""
-        return self._ask(Request(method, arguments), progress)
+        return self._ask((method, arguments), progress)
 
     def describe(self) -> str:
         """Return the number of workers, in words."""
@@ -119,40 +101,19 @@ class RemotePool(Pool):
         end_group(self._process.pid)  # workers then end with what their environments have started
         self._process.wait()
 
-    def _start(self) -> None:
-        """Start the process, make the pool in it, and submit the last batch. Raise EOFError."""
-        self._process, self._link = start_interpreter(SERVER)
-        self.pid = self._process.pid
-        self._send(self._make)
-        try:
-            self._receive()
-        except RunError as error:
-            if not self._was_made:
-                raise
-            raise EOFError(error.message) from error  # such as a cluster that cannot be reached
-        self._was_made = True
-        if self._submitted:
-            self._send(self._submitted)
-
-    def _send(self, message: Any) -> None:
-        assert self._link
-        with suppress(OSError):  # `_receive` finds that it has died
-            self._link.send(message)
-
-    def _ask(self, request: Request | None, progress: Progress | None = None) -> Any:
+    def _ask(
+        self, request: tuple[str, tuple[Any, ...]] | None, progress: Progress | None = None
+    ) -> Any:
         """Return the answer to a request. If the process dies, ask another one.
 
-        request: None to start the first one.
+        request: a method and its arguments; None to make the pool alone.
         """
         deaths, deadline = 0, time.monotonic() + self._patience
         while True:
             try:
-                if deaths or request is None:
+                if self._link is None:
                     self._start()
-                if request is None:
-                    return None
-                self._send(request)
-                return self._receive(progress)
+                return self._answer(request, progress) if request else None
             except EOFError as error:
                 cause = str(error)
             self.close()
@@ -163,42 +124,56 @@ class RemotePool(Pool):
             if deaths > 1:
                 time.sleep(PAUSE_SECONDS)
 
-    def _receive(self, progress: Progress | None = None) -> Any:
-        """Return the next value. Raise the error that comes instead, and EOFError at its end."""
+    def _start(self) -> None:
+        """Start the process, and make the pool in it. Raise EOFError if it dies."""
+        self._process, self._link = start_interpreter(SERVER)
+        self.pid = self._process.pid
+        try:
+            self._answer(self._make)
+        except RunError as error:
+            if not self._was_made:
+                raise
+            raise EOFError(error.message) from error  # such as a cluster that cannot be reached
+        self._was_made = True
+
+    def _answer(self, message: Any, progress: Progress | None = None) -> Any:
+        """Send a message and return its answer. Raise its error, and EOFError at the end."""
         assert self._link
+        with suppress(OSError):  # it has died, as receiving shows
+            self._link.send(message)
         while True:
             if not self._link.poll(SILENT_SECONDS):
                 raise EOFError(f"the process of the workers is silent for {SILENT_SECONDS:g} s")
             try:
-                answer: Answer = self._link.recv()
+                kind, value, workers = self._link.recv()
             except (EOFError, OSError) as error:
                 code = self._process.wait()
                 raise EOFError(f"the process of the workers died (exit code {code})") from error
-            if answer.kind == "say":
-                self._say(answer.value)
+            if kind == "say":
+                self._say(value)
                 continue
-            if answer.kind == "error":
-                raise answer.value
-            self._workers = answer.workers
-            if answer.kind == "value":
-                return answer.value
+            if kind == "error":
+                raise value
+            self._workers = workers
+            if kind == "value":
+                return value
             if progress:
-                progress(answer.value)
+                progress(value)
 
 
 def serve() -> None:
     """Serve the program that has started this process by `start_interpreter`."""
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the program wants no more
+    ended = (EOFError, BrokenPipeError, ConnectionResetError)  # the program wants no more
+    with suppress(*ended):
         link = connect()
         try:
             _serve(link)
-        except (EOFError, BrokenPipeError, ConnectionResetError):
+        except ended:
             raise
-        except RunError as error:
-            link.send(Answer("error", error))
         except Exception as error:
-            failure = RunError(f"the pool has failed ({error!r})", traceback.format_exc())
-            link.send(Answer("error", failure))
+            if not isinstance(error, RunError):
+                error = RunError(f"the pool has failed ({error!r})", traceback.format_exc())
+            link.send(("error", error, ""))
     leave(0)
 
 
@@ -206,24 +181,17 @@ def _serve(link: Connection) -> None:
     """Answer requests. Raise EOFError when the program closes the connection, also in a batch."""
 
     def say(line: str) -> None:
-        link.send(Answer("say", line))
+        link.send(("say", line, ""))
 
     def progress(done: int) -> None:
         if link.poll():  # nothing can come before the answer but the end
             raise EOFError
-        link.send(Answer("progress", done, pool.describe()))
+        link.send(("progress", done, pool.describe()))
 
     make = link.recv()
-    pool: Pool = make(say=say)
-    try:
-        link.send(Answer("value", None, pool.describe()))
+    with closing(make(say=say)) as pool:
+        link.send(("value", None, pool.describe()))
         while True:
-            request: Request = link.recv()
-            method = getattr(pool, request.method)
-            if request.method == "submit":
-                method(*request.arguments)
-            else:
-                value = method(*request.arguments, progress)
-                link.send(Answer("value", value, pool.describe()))
-    finally:
-        pool.close()
+            method, arguments = link.recv()
+            value = getattr(pool, method)(*arguments, progress)
+            link.send(("value", value, pool.describe()))

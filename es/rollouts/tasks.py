@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from es.algorithm.noise import DoubleArray, FloatArray, Stream, derive_seeds
-from es.errors import TaskError
 from es.rollouts.episode import Actor, Environment
 
 # A batch, (k,), one record for each episode. Pools set the first two fields: the batch's number,
@@ -177,8 +176,3 @@ class Pool(ABC):
     @abstractmethod
     def close(self) -> None:
         """End all workers without waiting for their episodes. May be called again."""
-
-
-def task_error(task: Task, how: str, trace: str = "") -> TaskError:
-    """Return the error of a task that cannot be played. how: in words that follow "failed"."""
-    return TaskError(f"{task} failed {how}", trace)

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 
@@ -24,27 +24,16 @@ SHORT_SECONDS = 0.002  # after a shorter episode, a worker takes two tasks at a 
 RESULTS, FAILURE = b"r", b"f"  # the first byte of a worker's message
 
 
-class Shared(NamedTuple):
-    """What the master and all workers share.
+class Shared:
+    """What the master and all workers share; the other arguments are those of `WorkerPool`.
 
-    tasks: the end of the pipe that workers read tasks from. theta, (P,) floats, sigma, statistics,
-    (2 * inputs,) doubles, and relative_sigma, like theta or empty: the current snapshot. take_two:
-    whether workers with short episodes take two tasks at a time. playing: for each worker the index
-    of the task that it plays, or IDLE. since: the time.monotonic at which it began that task.
+    tasks: the end of the pipe that workers read tasks from. take_two: whether workers with short
+    episodes take two tasks at a time. playing: for each worker the index of the task that it plays,
+    or IDLE. since: the time.monotonic at which it began that task.
     """
 
-    tasks: Connection
-    theta: Any
-    sigma: Any
-    statistics: Any
-    relative_sigma: Any
-    take_two: Any
-    playing: Any
-    since: Any
-
-    @classmethod
-    def allocate(
-        cls,
+    def __init__(
+        self,
         context: BaseContext,
         tasks: Connection,
         size: int,
@@ -52,27 +41,24 @@ class Shared(NamedTuple):
         *,
         relative_sigma: bool,
         workers: int,
-    ) -> Self:
-        """Return new shared memory. The arguments are those of `WorkerPool`."""
-        return cls(
-            tasks,
-            theta=context.RawArray(ctypes.c_float, size),
-            sigma=context.RawValue(ctypes.c_double),
-            statistics=context.RawArray(ctypes.c_double, 2 * inputs),
-            relative_sigma=context.RawArray(ctypes.c_float, size if relative_sigma else 0),
-            take_two=context.RawValue(ctypes.c_bool),
-            playing=context.RawArray(ctypes.c_longlong, [IDLE] * workers),
-            since=context.RawArray(ctypes.c_double, workers),
-        )
+    ) -> None:
+        self.tasks = tasks
+        self._theta: Any = context.RawArray(ctypes.c_float, size)
+        self.sigma = context.RawValue(ctypes.c_double)
+        self._statistics: Any = context.RawArray(ctypes.c_double, 2 * inputs)
+        self._relative_sigma: Any = context.RawArray(ctypes.c_float, size if relative_sigma else 0)
+        self.take_two = context.RawValue(ctypes.c_bool)
+        self.playing = context.RawArray(ctypes.c_longlong, [IDLE] * workers)
+        self.since = context.RawArray(ctypes.c_double, workers)
 
     def snapshot(self) -> Snapshot:
         """Return the current snapshot, whose arrays are views of the shared memory."""
         statistics = relative_sigma = None
-        if len(self.statistics):
-            statistics = np.frombuffer(self.statistics).reshape(2, -1)
-        if len(self.relative_sigma):
-            relative_sigma = np.frombuffer(self.relative_sigma, np.float32)
-        theta = np.frombuffer(self.theta, np.float32)
+        if len(self._statistics):
+            statistics = np.frombuffer(self._statistics).reshape(2, -1)
+        if len(self._relative_sigma):
+            relative_sigma = np.frombuffer(self._relative_sigma, np.float32)
+        theta = np.frombuffer(self._theta, np.float32)
         return Snapshot(theta, self.sigma.value, statistics, relative_sigma)
 
     def publish(self, snapshot: Snapshot) -> None:

@@ -19,32 +19,9 @@ def steps(strategy: Strategy, updates: int) -> list[tuple[np.ndarray, np.ndarray
     found = []
     for update in range(updates):
         returns = np.random.default_rng(update).permutation(strategy.n).astype(float)
-        found.append((strategy.theta.astype(np.float64), strategy.gradient(returns)))
+        found.append((strategy.theta.astype(np.float64), strategy.estimate(returns)[0]))
         strategy.tell(returns)
     return found
-
-
-def test_momentum_and_weight_decay_of_sgd_against_their_formulas():
-    """v = m v + g - w theta; theta += lr v (Salimans et al. 2017: L2 as a part of the gradient)."""
-    strategy = make(n=8, sigma=0.05, lr=0.02, momentum=0.9, weight_decay=0.1, seed=1)
-    velocity = np.zeros(SIZE)
-    for before, gradient in steps(strategy, 4):
-        velocity = 0.9 * velocity + gradient - 0.1 * before
-        expected = before + 0.02 * velocity
-    np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
-def test_weight_decay_of_adam_is_l2_and_of_adamw_decoupled(optimizer):
-    strategy = make(n=8, sigma=0.05, lr=0.02, optimizer=optimizer, weight_decay=0.5, seed=1)
-    first, second = np.zeros(SIZE), np.zeros(SIZE)
-    for t, (before, gradient) in enumerate(steps(strategy, 4), start=1):
-        g = gradient - (0.5 * before if optimizer == "adam" else 0)
-        first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
-        step = first / (1 - 0.9**t) / (np.sqrt(second / (1 - 0.999**t)) + 1e-8)
-        decay = 0.02 * 0.5 * before if optimizer == "adamw" else 0
-        expected = before + 0.02 * step - decay
-    np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.5])
@@ -62,21 +39,6 @@ def test_clipup_against_its_formula(decay):
     np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-6)
     assert speeds[0] == pytest.approx(0.03)
     assert max(speeds) == pytest.approx(0.04)
-
-
-def test_the_scale_of_the_gradient_changes_no_step_of_clipup_with_weight_decay():
-    """Nor is a gradient that equals the decayed parameters anything special."""
-    found = []
-    for scale in (0.25, 1.0, 64.0):  # 0.5 * 2: that of the weight decay
-        parameter = torch.full((SIZE,), 2.0)
-        optimizer = Optimizer(
-            parameter, Config(optimizer="clipup", max_speed=0.1, weight_decay=0.5)
-        )
-        optimizer.step(torch.full((SIZE,), scale), 0.075)
-        found.append(parameter)
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[1], found[2])
-    assert optimizer.finite()
 
 
 @pytest.mark.parametrize(
@@ -115,35 +77,24 @@ def test_schedules_and_decay_of_the_learning_rate():
             lr = 0.1 * 0.5**update * factor
             assert strategy.scheduled_lr() == pytest.approx(lr, abs=1e-12)
             before, returns = strategy.theta.copy(), [1.0, 4.0, 2.0, 3.0]
-            gradient = strategy.gradient(returns)
+            gradient = strategy.estimate(returns)[0]
             strategy.tell(returns)
             np.testing.assert_allclose(strategy.theta, before + lr * gradient, atol=1e-6)
     assert strategy.scheduled_lr() == 0  # beyond its end
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda moments: moments.update(exp_avg=torch.zeros(SIZE + 1)),
-        lambda moments: moments.pop("exp_avg"),
-        lambda moments: moments.update(more=torch.zeros(SIZE)),
-    ],
-)
-def test_load_optimizer_refuses_moments_that_do_not_fit(change):
+def test_moments_are_loaded_if_they_fit():
     adam = make(n=4, sigma=0.1, lr=0.1, optimizer="adam")
     adam.tell([1.0, 2.0, 3.0, 4.0])
     moments = copy.deepcopy(adam.optimizer.moments)
-    adam.optimizer.load(moments)
-    change(moments)
-    with pytest.raises(ValueError, match="optimiser"):
-        adam.optimizer.load(moments)
-
-
-def test_the_momentum_of_sgd_is_a_moment_too():
-    first, second = (make(n=4, sigma=0.1, lr=0.1, momentum=0.9, seed=seed) for seed in (1, 2))
-    first.tell([1.0, 2.0, 3.0, 4.0])
-    second.optimizer.load(copy.deepcopy(first.optimizer.moments))
-    assert same(first.optimizer.moments, second.optimizer.moments)
-    plain = make(n=4, sigma=0.1, lr=0.1)
-    with pytest.raises(ValueError, match="optimiser"):
-        plain.optimizer.load(first.optimizer.moments)
+    second = make(n=4, sigma=0.1, lr=0.1, optimizer="adam", seed=1)
+    second.optimizer.load(moments)
+    assert same(second.optimizer.moments, adam.optimizer.moments)
+    short = {**moments, "exp_avg": torch.zeros(SIZE + 1)}
+    for optimizer, wrong in (
+        ("adam", short),
+        ("adam", {"step": torch.tensor(1.0)}),
+        ("sgd", moments),
+    ):
+        with pytest.raises(ValueError, match="optimiser"):
+            make(n=4, optimizer=optimizer).optimizer.load(wrong)

@@ -1,7 +1,6 @@
 """Environments that go wrong, through the command line."""
 
 import re
-import signal
 from pathlib import Path
 
 import pytest
@@ -63,37 +62,23 @@ def test_observations_that_are_no_numbers_stay_out_of_the_statistics(program):
     assert 0 < normalizer["count"] < read("run/latest.safetensors").counters.frames
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_an_exception_ends_the_run_with_its_traceback(program, workers):
-    status, _, err = faulty(program, "run", "--workers", workers, kwargs=("fault=raise",))
+@pytest.mark.parametrize(
+    ("fault", "workers", "how", "last"),
+    [
+        ("raise", 0, "failed (ValueError: unlucky)", "ValueError: unlucky"),
+        ("raise", 2, "failed 3 times; the last worker failed", "ValueError: unlucky"),
+        ("crash", 2, "failed 3 times; the last worker died", "(signal SIGSEGV)"),
+    ],
+)
+def test_an_episode_that_cannot_be_played_ends_the_run(program, fault, workers, how, last):
+    status, _, err = faulty(program, "run", "--workers", workers, kwargs=(f"fault={fault}",))
     assert status == 1
-    assert re.match(
-        r"error: --env-name tests.faulty:Faulty-v0: the episode of seed \d+ with noise seed \d+",
-        err,
-    )
-    assert ("failed 3 times" if workers else "failed (ValueError: unlucky)") in err
-    assert err.rstrip().endswith("ValueError: unlucky")
+    who = r"error: --env-name tests.faulty:Faulty-v0: the episode of seed \d+ with noise seed \d+"
+    assert re.match(who, err)
+    assert how in err
+    assert err.rstrip().endswith(last)
     assert [row["update"] for row in rows(Path("run"))] == ["1"]
     assert read("run/latest.safetensors").counters.update == 1
-
-
-def test_what_all_episodes_raise_is_shown_early_and_once(program):
-    kwargs = ("fault=raise", "share=1.0")
-    status, out, err = faulty(program, "run", "--workers", 2, kwargs=kwargs)
-    assert status == 1
-    told = [line for line in out.splitlines() if line.startswith("Worker ")]
-    assert 2 <= len(told) <= 3
-    assert out.count("ValueError: unlucky\n") == 1
-    assert out.index("ValueError: unlucky\n") < out.index(told[1])
-    assert err.rstrip().endswith("ValueError: unlucky")
-
-
-def test_a_crash_in_native_code_ends_the_run_with_the_name_of_its_signal(program):
-    status, _, err = faulty(program, "run", "--workers", 2, kwargs=("fault=crash",))
-    assert status == 1
-    assert signal.SIGSEGV.name in err
-    assert "the episode of seed " in err
-    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("fault", ["raise", "crash", "hang"])

@@ -50,14 +50,6 @@ def test_workers_are_kept_and_play_the_snapshot_of_the_moment(pool):
     assert second["episode_return"] == pytest.approx(first["episode_return"] + 5 * 10, rel=1e-5)
 
 
-def test_a_batch_is_played_once_with_the_snapshot_of_the_moment_it_was_submitted(pool):
-    snapshot = Snapshot(SNAPSHOT.theta.copy(), SNAPSHOT.sigma)
-    ahead = pool()
-    ahead.submit(snapshot, TASKS)
-    snapshot.theta[:] = 9
-    assert same_results(ahead.results(), expected(TASKS))
-
-
 def test_a_batch_that_was_submitted_for_nothing_is_abandoned(pool):
     surprised = pool()
     surprised.submit(SNAPSHOT, np.resize(TASKS, 3000))
@@ -118,14 +110,6 @@ def test_close_does_not_wait_for_a_long_episode(pool):
     assert all_gone(pids)
 
 
-def test_workers_have_one_thread_for_numbers(pool):
-    one = pool(workers=1)
-    one.wait_ready()
-    environment = psutil.Process(one.pids[0]).environ()
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        assert environment[variable] == "1"
-
-
 def test_a_pool_waits_for_workers_that_start_when_others_have_failed_to(pool, tmp_path):
     said: list[str] = []
 
@@ -167,14 +151,6 @@ def test_a_task_that_fails_three_times_ends_the_run_with_its_cause(pool, made_of
     assert ("ValueError: unlucky" in str(e.value.details)) == ("unlucky" in cause)
 
 
-def test_a_worker_that_hangs_is_replaced(pool, tmp_path):
-    said: list[str] = []
-    hanging = pool(recipe(Hanging, str(tmp_path / "file")), timeout=0.5, say=said.append)
-    assert same_results(hanging.evaluate(SNAPSHOT, UNLUCKY), expected(UNLUCKY))
-    (line,) = said
-    assert "took over 0.5 s (--rollout-timeout) while playing the episode of seed 13" in line
-
-
 @pytest.mark.parametrize(
     ("workers", "seconds", "count"), [(1, 1e-3, 30), (3, 1e-3, 30), (2, 0, 900)]
 )
@@ -202,7 +178,8 @@ def test_workers_killed_again_and_again_change_no_result(pool, workers, seconds,
             killed.evaluate(SNAPSHOT, tasks, strike), steady.evaluate(SNAPSHOT, tasks)
         )
     assert len(said) >= 3
-    assert all("signal SIGKILL" in line or "fork server" in line for line in said)
+    # The exit code of a worker whose fork server died too is unknown: multiprocessing says 255.
+    assert all("signal SIGKILL" in line or "exit code 255" in line for line in said)
 
 
 def test_a_task_that_died_with_its_worker_unnoticed_is_played(pool):

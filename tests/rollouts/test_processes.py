@@ -1,14 +1,9 @@
 """The cores of containers and batch jobs, read from files like the kernel's."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from es.rollouts.processes import CORES, cores
-
-V1_GROUPS = "4:memory:/docker/a1\n2:cpu,cpuacct:/docker/a1\n1:name=systemd:/docker/a1\n"
+from tests.processes import run_python
 
 
 @pytest.fixture
@@ -31,7 +26,7 @@ def system(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("groups", "files", "expected"),
     [
-        pytest.param("0::/\n", {"cpu.max": "200000 100000\n"}, 2, id="version 2"),
+        pytest.param("1:name=systemd:/\n0::/\n", {"cpu.max": "200000 100000\n"}, 2, id="a quota"),
         pytest.param("0::/\n", {"cpu.max": "50000 100000\n"}, 1, id="half a core"),
         pytest.param("0::/\n", {"cpu.max": "250000 100000\n"}, 3, id="rounded up"),
         pytest.param("0::/\n", {"cpu.max": "max 100000\n"}, 96, id="no quota"),
@@ -42,18 +37,7 @@ def system(tmp_path, monkeypatch):
             4,
             id="of the group above",
         ),
-        pytest.param(
-            V1_GROUPS,  # the host's path, which does not exist in the container
-            {"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"},
-            2,
-            id="version 1",
-        ),
-        pytest.param(
-            V1_GROUPS,
-            {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
-            96,
-            id="version 1 without a quota",
-        ),
+        pytest.param("0::/hosts/path\n", {"cpu.max": "200000 100000\n"}, 2, id="in a container"),
     ],
 )
 def test_a_container_has_the_cores_of_its_quota(system, groups, files, expected):
@@ -79,8 +63,4 @@ from es.rollouts.processes import start_forkserver
 start_forkserver([])
 print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """
-    found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
-    assert int(found.stdout) > 100
+    assert int(run_python(program).stdout) > 100

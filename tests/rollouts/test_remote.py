@@ -22,23 +22,6 @@ def remote_pool(made_of, **options):
     return closing(RemotePool(make, **options))
 
 
-def test_it_is_the_pool_that_it_makes(tmp_path):
-    said: list[str] = []
-    done: list[int] = []
-    slow = recipe(log=str(tmp_path / "log"), seconds=0.01)  # enough for both to take part
-    pool = RemotePool(partial(WorkerPool, slow, size=10, members=2), say=said.append)
-    family = [pool.pid, *descendants(pool.pid)]
-    expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
-    assert same_results(pool.evaluate(SNAPSHOT, TASKS, done.append), expected)
-    pool.submit(SNAPSHOT, TASKS)  # for nothing
-    assert same_results(pool.evaluate(SNAPSHOT, TASKS[:3]), expected[:3])
-    assert (done[-1], pool.describe(), said) == (10, "2 workers", [])
-    pool.close()
-    pool.close()
-    wait_until(lambda: all_gone(family))
-    assert (tmp_path / "log").read_text() == "closed\n" * 2
-
-
 def test_whatever_happens_nothing_is_left_running(tmp_path):
     """The episode under way would last for a quarter of an hour; the other worker is idle."""
     endless = recipe(length=1000, seconds=1.0, log=str(tmp_path / "log"))
@@ -62,11 +45,13 @@ def test_whatever_happens_nothing_is_left_running(tmp_path):
 def test_a_process_that_is_killed_is_started_again_and_changes_no_result(tmp_path):
     """While its workers are idle, and while they play."""
     said: list[str] = []
+    done: list[int] = []
     pids = tmp_path / "pids"
     expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
     with remote_pool(recipe(Starting, str(pids), seconds=0.01), say=said.append) as pool:
         family = [pool.pid, *descendants(pool.pid)]
-        pool.evaluate(SNAPSHOT, TASKS)
+        assert same_results(pool.evaluate(SNAPSHOT, TASKS, done.append), expected)
+        assert (done[-1], pool.describe(), said) == (10, "2 workers", [])
         family += [int(pid) for pid in pids.read_text().split()]
         pool.submit(SNAPSHOT, TASKS)
         os.kill(pool.pid, signal.SIGKILL)
