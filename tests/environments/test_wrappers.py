@@ -218,7 +218,7 @@ def test_lists_are_arrays_where_a_wrapper_asks_for_an_array():
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ([FILTER.replace("Filter", "Filer")], f"did you mean {FILTER}"),
+        ([FILTER.replace("Filter", "Filer")], "did you mean FilterObservation"),
         (["nowhere:Wrapper"], r"cannot import nowhere \(ModuleNotFoundError: No module"),
         (["tests.strange:Weighted"], r"cannot be made \(TypeError.*weight"),
         (["inspect:getdoc"], "makes a str, not an environment"),
