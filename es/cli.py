@@ -22,7 +22,7 @@ from es.rollouts.processes import (
 
 def main(argv: Sequence[str]) -> int:
     """Run a command line; return the exit status."""
-    gc.set_threshold(100_000)  # the import of torch alone collects 374 times else
+    gc.set_threshold(100_000)  # else importing torch alone triggers 374 collections
     return execute(partial(run, argv))
 
 

@@ -452,10 +452,14 @@ class Config:
     def phases(self) -> "list[Config]":
         """Return the settings of each phase, each of which begins with those of the one before."""
         found = [self]
-        for table in self.phase:
-            changed = {name: value for name, value in table.items() if name not in PHASE_STARTS}
-            found.append(dataclasses.replace(found[-1], **changed))
+        for number in range(len(self.phase)):
+            found.append(found[-1].in_phase(number))
         return found[1:]
+
+    def in_phase(self, number: int) -> "Config":
+        """Return these settings with the changes of a phase, which are counted from 0."""
+        table = self.phase[number].items()
+        return dataclasses.replace(self, **{k: v for k, v in table if k not in PHASE_STARTS})
 
     def hyperparameters(self) -> dict[str, bool | float | str | None]:
         """Return the settings of the algorithm as cells of a table, for comparing runs."""

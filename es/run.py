@@ -118,7 +118,7 @@ def destination(config: Config, checkpoint: Checkpoint | None) -> tuple[Path, bo
 
     A latest.safetensors resumes its run. Any other checkpoint of a run starts a new one beside it,
     and weights alone one at the default place. Raise UsageError if --run-dir is the directory of
-    the run that another checkpoint belongs to.
+    the run that such a checkpoint belongs to.
     """
     default = default_path("checkpoints", config.env_name)
     chosen = Path(config.run_dir) if config.run_dir else None
@@ -176,13 +176,13 @@ def start(
     # The workers start while the optimiser's modules are imported here.
     strategy = Strategy(policy.theta, config, sum_noise)
     if checkpoint:
-        restore(strategy, checkpoint, config)
+        restore_strategy(strategy, checkpoint, config)
     directory, lock = (path, open_directory(path)) if resumed else open_new(path)
     stack.enter_context(lock)
     if directory != path:
         console.say(f"{path} holds another run: this one goes to {directory}.")
     counters = first_counters(config, checkpoint, resumed=resumed)
-    counters = counters._replace(lr=strategy.lr, sigma=strategy.sigma)  # of a new phase, or given
+    counters = counters._replace(lr=strategy.lr, sigma=strategy.sigma)  # may be new
     config = settings_to_save(config, checkpoint if resumed else None, path)
     write_settings(directory, config, checkpoint if resumed else None)
     recorder = None
@@ -246,7 +246,7 @@ def start_pool(
     return pool, partial(sum_on_nodes, pool)
 
 
-def restore(strategy: Strategy, checkpoint: Checkpoint, config: Config) -> None:
+def restore_strategy(strategy: Strategy, checkpoint: Checkpoint, config: Config) -> None:
     """Give the strategy the state of a checkpoint, but for what other settings replace."""
     before, counters = checkpoint.config, checkpoint.counters
     assert before is not None
@@ -310,6 +310,8 @@ def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bo
     if config.variable_ep_len or config.adaptive_ep_len:
         cap = min(cap, counters.max_episode_length)
     counters = counters._replace(max_episode_length=cap)
+    if config.phase != before.phase:  # other phases, which begin with the first
+        counters = counters._replace(phase=0)
     alike = scored_alike(config, before)
     if not alike:
         counters = counters._replace(recent=[], missed_update=0, missed_return=None)
@@ -372,9 +374,9 @@ def next_phase(path: Path, saved: Checkpoint) -> tuple[Config, Checkpoint]:
     """
     counters, before = saved.counters, saved.config
     assert before is not None
-    config = dataclasses.replace(
-        before.phases[counters.phase], restore=str(path / LATEST), run_dir=None
-    )
+    # As a restored run, it goes on in its directory.
+    config = before.in_phase(counters.phase)
+    config = dataclasses.replace(config, restore=str(path / LATEST), run_dir=None)
     return config, saved._replace(counters=counters._replace(phase=counters.phase + 1))
 
 

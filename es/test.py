@@ -97,7 +97,8 @@ def _test(
                 for seed in itertools.islice(all_seeds, _count(config, several)):
                     status.update(f"Playing episode {len(episodes) + 1} ...")
                     with interrupts.allowed():
-                        episodes.append(_play(env, actor, seed, cap, config.env_name))
+                        episode = _play(env, actor, seed, cap, config.env_name)
+                    episodes.append(episode)
                     seeds.append(seed)
                     reward, steps = episodes[-1]
                     say(f"Episode {len(episodes)}: reward {reward:.2f}, {steps} steps")
@@ -129,7 +130,7 @@ def _test(
                     **{name: _finite(figure) for name, figure in figures.items()},
                     "returns": [_finite(each) for each in returns],
                     "lengths": [episode.steps for episode in episodes],
-                    "seeds": seeds[: len(episodes)],
+                    "seeds": seeds,
                 })  # fmt: skip
             print(line)
         if video and video.frames:

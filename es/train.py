@@ -197,7 +197,7 @@ class Trainer:
         self._count(population)
         if run.update_follows(self.config, self.counters):  # while the master saves and reports
             self._submit(self._first_tasks(self.counters.max_episode_length))
-        files = self._checkpoints(population.unperturbed)
+        files = self._take_checkpoints(population.unperturbed)
         record = Record(
             *self.counters[:4],  # update, episodes, frames, wall_seconds
             **describe_population(population),
@@ -254,8 +254,8 @@ class Trainer:
         perturbed, unperturbed = np.split(results, [-episodes])
         if wanted := config.frames_per_update:
             steps, most = int(perturbed["steps"].sum()), config.n_max or 10 * config.n
-            while count < (count := perturbations_needed(count, steps, wanted, most)):
-                before = len(perturbed) + episodes
+            while (needed := perturbations_needed(count, steps, wanted, most)) > count:
+                count, before = needed, len(perturbed) + episodes
                 self._submit(self._tasks(count, cap)[before:])
                 further = self._results(name, before)
                 steps += int(further["steps"].sum())
@@ -281,14 +281,15 @@ class Trainer:
         last longest, and no worker should be left alone with one.
         """
         tasks, most = self._tasks(self.strategy.n, cap), self.config.max_episode_length
-        if cap == most:
+        limit = self.policy.recipe.cap
+        if limit(cap) == limit(most):
             return tasks
         whole = tasks[-self.config.episodes_per_perturbation :].copy()
         whole["cap"] = most
         return np.concatenate([whole, tasks])
 
     def _tasks(self, count: int, cap: int) -> Tasks:
-        """Return the tasks of an update of `count` perturbations: those of fewer come first."""
+        """Return the tasks of an update of `count` perturbations; fewer have the first of them."""
         strategy, config = self.strategy, self.config
         members: list[tuple[int, int]] = [*strategy.ask(count)]
         members.insert(strategy.n, UNPERTURBED)
@@ -387,9 +388,10 @@ class Trainer:
 
     def _speed(self) -> float:
         """Return the steps per second of all episodes since the last call."""
-        (frames, began), now = self._last_report, (self.counters.total_frames, time.monotonic())
-        self._last_report = now
-        return (now[0] - frames) / (now[1] - began)
+        frames_before, began = self._last_report
+        frames, now = self.counters.total_frames, time.monotonic()
+        self._last_report = frames, now
+        return (frames - frames_before) / (now - began)
 
     # ---- the state ----
 
@@ -413,8 +415,8 @@ class Trainer:
             recent=recent if np.isfinite(recent).all() else [],
         )
 
-    def _checkpoints(self, score: float) -> dict[str, Checkpoint]:
-        """Return the checkpoints to write after an update, by file name.
+    def _take_checkpoints(self, score: float) -> dict[str, Checkpoint]:
+        """Take a checkpoint and note the best score; return the files to write, by name.
 
         score: the unperturbed return, which is that of the parameters before the step.
         """

@@ -69,6 +69,17 @@ def test_a_resumed_run_has_the_phases_of_an_uninterrupted_one(program, stop):
     assert torch.equal(theta("whole"), theta("again"))
 
 
+def test_what_is_overridden_holds_in_the_phases_that_follow_and_other_phases_begin_anew(program):
+    program(*phases(), "--max-gradient-updates", 4, "--run-dir", "run")
+    restored = ("--restore", "run", "--override", "--max-gradient-updates")
+    program(*restored, 10, "--lr", 0.3)
+    assert read("run/latest.safetensors").counters.phase == 2
+    assert [row["lr"] for row in rows(Path("run"))[3:]] == ["0.05"] + ["0.3"] * 6
+    Path("others.toml").write_text("[[phase]]\nafter-updates = 11\nlr = 0.01\n")
+    assert program(*restored, 12, "--config", "others.toml")[0] == 0
+    assert [row["lr"] for row in rows(Path("run"))[10:]] == ["0.3", "0.01"]
+
+
 def test_a_return_begins_a_phase_and_the_target_counts_after_the_last(program):
     table = "[[phase]]\nafter-return = 60\nlr = 0.01\n"
     target = ("--target-return", 15, "--eval-episodes", 1)

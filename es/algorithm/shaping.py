@@ -65,10 +65,9 @@ def group_by_perturbation(
 def perturbations_needed(count: int, steps: int, wanted: int, most: int) -> int:
     """Return how many perturbations an update needs, of which `count` have seen `steps` steps.
 
-    They are whole pairs more, at most `most` in all, and as many as would see `wanted` steps in
-    episodes of the mean length so far; but an eighth more at the least, since each time that
-    perturbations are asked for, the last of their episodes leave workers idle. Return `count` if
-    it is enough.
+    Whole pairs are added, enough for `wanted` steps at the mean length so far, and at most `most`
+    perturbations in all. At least an eighth is added, since the last episodes of each addition
+    leave workers idle. Return `count` if it is enough.
     """
     if steps >= wanted or count >= most:
         return count

@@ -15,8 +15,8 @@ VARIANCE_ADDED = 1e-8  # for inputs that never change
 class Normalizer:
     """Mean and standard deviation of each input of observations, as in the code of Salimans et al.
 
-    (github.com/openai/evolution-strategies-starter). All episodes of an update change them after
-    it. least_std: the floor of the deviations that observations are divided by.
+    (github.com/openai/evolution-strategies-starter). They change once per update, by all its
+    episodes. least_std: the floor of the deviations that observations are divided by.
     """
 
     def __init__(self, inputs: int, least_std: float = 0.0) -> None:

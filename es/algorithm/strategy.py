@@ -122,7 +122,8 @@ class Strategy:
         """
         values = np.asarray(returns, dtype=np.float64)
         fraction = self.settings.param_fraction
-        (weights, count), seeds, change = self._weights(values), self._seeds(values.size), None
+        weights, count = self._weights(values)
+        seeds, change = self._seeds(values.size), None
         if self.relative_sigma is None or not weights.any():
             pairs = [pair for pair in zip(seeds, weights, strict=True) if pair[1] != 0]
             gradient = self._sum_noise(pairs, self.theta.size, fraction)

@@ -130,9 +130,9 @@ class Console:
         self._equal = 0 if record.grad_norm else self._equal + 1
         if self._equal == EQUAL_UPDATES:
             self.say(
-                f"In each of the last {EQUAL_UPDATES} updates all returns were equal (in this one "
-                f"{record.return_max:g}), so nothing is learned. Try a larger --sigma (it is "
-                f"{record.sigma:g}) or another reward.\n"
+                f"In each of the last {EQUAL_UPDATES} updates the perturbations made no difference "
+                f"to the returns (the largest is {record.return_max:g}), so nothing is learned. "
+                f"Try a larger --sigma (it is {record.sigma:g}) or another reward.\n"
             )
 
     def _say_unprinted(self) -> None:

@@ -50,6 +50,7 @@ class Player:
         """Play a task's episode with its perturbation of the snapshot's parameters."""
         theta, sigma, statistics, relative_sigma = snapshot
         if self._perturbed.size != theta.size:
+            # Large networks' noise is drawn into the perturbed parameters' own memory.
             self._perturbed = self._noise = np.empty_like(theta)
             if theta.size <= MOST_KEPT:
                 self._noise = np.empty_like(theta)

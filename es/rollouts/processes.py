@@ -18,7 +18,7 @@ from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
 from typing import NoReturn
 
-from es.errors import IN_CHECKOUT, PROJECT
+from es.errors import IN_CHECKOUT, PROJECT, SIGNALS
 
 OPEN_FILES = 8192  # enough for two thousand workers, and below the limit of any system
 CORES = "ES_CORES"  # this variable limits the number of cores that are used
@@ -26,7 +26,6 @@ PRELOAD = "ES_PRELOAD"  # this variable names the environment whose simulator is
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
-TERMINAL_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FOR_WORKERS = (  # modules that workers need
     "es.envs",
     "es.environments.atari",
@@ -127,11 +126,11 @@ def starting_helper() -> Iterator[None]:
     with variables(importing_variables()), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # resource_tracker warns when it is started again
         resource_tracker.ensure_running()  # first, since it unblocks the signals
-        signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             yield
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def become_helper() -> None:
@@ -140,7 +139,7 @@ def become_helper() -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     end_with_parent(partial(end_group, os.getpid()))
 
 

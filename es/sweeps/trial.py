@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from es import cli
 from es.checkpoint import load
 from es.config import Config
-from es.errors import Interrupts, execute, summary_of
+from es.errors import SIGNALS, Interrupts, execute, summary_of
 from es.reports import NO_CURVE
-from es.rollouts.processes import TERMINAL_SIGNALS, end_group, end_with_parent
+from es.rollouts.processes import end_group, end_with_parent
 
 if TYPE_CHECKING:  # the fork server imports this file
     from es.reports.log import Record
@@ -50,13 +50,13 @@ def run_trial(config: Config, link: Connection, reported: int) -> None:
     """
     gc.freeze()  # to look through what was imported would copy the pages that trials share
     os.setsid()  # the terminal's Ctrl-C is for the sweep, which then interrupts its trials
-    for number in TERMINAL_SIGNALS:
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     os.environ[NO_CURVE] = "yes"  # trials are compared by their values
     with Path(config.run_dir or "", OUTPUT).open("ab") as output:
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINAL_SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     sys.exit(execute(partial(play, config, link, reported)))
 
 
