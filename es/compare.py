@@ -136,7 +136,7 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
         words = [
             flag_with_value(name, value).rstrip()
             for name, value in shared_settings(config).items()
-            if any(rival.get(name) != value for rival in rivals)
+            if value not in (None, False) and any(rival.get(name) != value for rival in rivals)
         ]
         if several or not words:
             words.insert(0, config.env_name)

@@ -514,7 +514,7 @@ class Config:
             message = f"--sigma-min {self.sigma_min} must be at most --sigma {self.sigma}"
             yield Rule(message, ("sigma_min", "sigma"))
         if self.n_max and (self.n_max < self.n or (mirrored and self.n_max % 2 == 1)):
-            message = f"--n-max {self.n_max} must be at least --n {self.n}, and even, too"
+            message = f"--n-max {self.n_max} must be at least --n {self.n}, and even"
             yield Rule(message, ("n_max", "n", "sampling"))
         if self.init == "zero" and self.hidden_sizes:
             message = "--init zero is for linear policies. Give --hidden-sizes without numbers"
@@ -651,7 +651,8 @@ class Kind(NamedTuple):
         with suppress(ValueError):
             if self.scalar:
                 return self.scalar(word)
-        raise argparse.ArgumentTypeError(f"{word!r:.{LONGEST}} must be {self}")
+        separated = ", separated by spaces" if self.is_list else ""
+        raise argparse.ArgumentTypeError(f"{word!r:.{LONGEST}} must be {self}{separated}")
 
     def convert(self, value: Any) -> Any:
         """Return a value of TOML, JSON or Python as the setting has it; raise ValueError."""

@@ -44,6 +44,10 @@ from es.rollouts.episode import as_number
 OLD_ATARI_NAME = re.compile(r"(\w+)Deterministic-v([034])")
 FRAME_SKIPS = {"SpaceInvaders": 3}  # with 4, the frames that are seen would never show its shots
 OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
+RESERVED = {
+    "render_mode": "--test shows the policy. Remove it",
+    "max_episode_steps": "give --max-episode-length instead",
+}
 BOX2D = "gymnasium.envs.box2d."
 SAMPLING_NOTHING = ("gymnasium.envs.", "ale_py.")  # no environment there draws from its spaces
 
@@ -65,7 +69,10 @@ def describe_env(
     there is no such environment or the settings do not fit.
     """
     name, kwargs, spec = find_env(name)
-    kwargs |= read_assignments(assignments)
+    arguments = read_assignments(assignments)
+    for key in RESERVED.keys() & arguments.keys():
+        raise UsageError(f"--env-kwargs {key}={arguments[key]}: {RESERVED[key]}")
+    kwargs |= arguments
     description = {"id": name, "kwargs": kwargs, "frame_skip": frame_skip or 1, "noop_max": 0}
     # Older checkpoints lack the keys of settings that they do not use.
     if env_wrapper:

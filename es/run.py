@@ -22,6 +22,7 @@ from es.errors import (
     command,
     counted,
     in_one_line,
+    naming_limits,
 )
 from es.policy import Policy
 from es.reports import NO_CURVE, PROGRESS, SETTINGS
@@ -186,7 +187,7 @@ def start(
     config = settings_to_save(config, checkpoint if resumed else None, path)
     write_settings(directory, config, checkpoint if resumed else None)
     recorder = None
-    with writable(directory):
+    with writable(directory), naming_limits():  # it starts threads
         if config.video_every:
             flags = config.flags_to_restore
             recorder = Recorder(directory, flags, console.say, console.warn)
@@ -317,7 +318,8 @@ def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bo
         counters = counters._replace(recent=[], missed_update=0, missed_return=None)
     # A best score belongs to a best.safetensors and to a way of scoring.
     same_way = (config.eval_every is None) == (before.eval_every is None)
-    if not (alike and same_way and resumed):
+    has_best = resumed and (Path(config.restore).parent / BEST).exists()
+    if not (alike and same_way and has_best):
         counters = counters._replace(best_score=None, evaluated=0)
     return counters
 

@@ -80,6 +80,15 @@ def test_a_broken_constructor_is_an_error():
         make_env(describe_env("CartPole-v1", ["nonsense=1"]))
 
 
+@pytest.mark.parametrize(
+    ("argument", "remedy"),
+    [("render_mode=human", "Remove it"), ("max_episode_steps=50", "give --max-episode-length")],
+)
+def test_an_argument_that_a_flag_stands_for_is_an_error(argument, remedy):
+    with pytest.raises(UsageError, match=f"--env-kwargs {argument}: .*{remedy}"):
+        describe_env("CartPole-v1", [argument])
+
+
 def test_an_error_of_a_module_is_told_with_its_type_and_place(tmp_path, monkeypatch):
     (tmp_path / "broken_module.py").write_text("import gymnasium\nassert not gymnasium\n")
     monkeypatch.syspath_prepend(tmp_path)

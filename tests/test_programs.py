@@ -124,3 +124,27 @@ def test_an_interrupted_evaluation_leaves_a_run_that_carries_on_to_the_bit(start
     assert program("--restore", RUN / "latest.safetensors", *rest)[0] == 0
     assert program(*evaluated, 2, *rest, "--run-dir", "whole")[0] == 0
     assert same_run(read(RUN / "latest.safetensors"), read("whole/latest.safetensors"))
+
+
+def test_an_interrupt_before_the_first_update_leaves_a_run_to_carry_on(start):
+    process = start(*SLOW)
+    run = Path("slow")
+    wait_until((run / "latest.safetensors").exists)
+    process.send_signal(signal.SIGINT)
+    _out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert read(run / "latest.safetensors").counters.update == 0
+
+
+@pytest.mark.picture
+def test_an_interrupt_while_the_last_picture_is_drawn_keeps_the_outcome(start):
+    process = start(*ENDLESS[:-1], 20, "--workers", 2)
+    assert process.stdout is not None
+    lines = [process.stdout.readline()]
+    while not lines[-1].startswith("Evaluation after "):
+        lines.append(process.stdout.readline())
+    wait_until(lambda: read(RUN / "latest.safetensors").solved)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert out.splitlines()[-1].startswith("Solved: ")

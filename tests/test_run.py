@@ -343,3 +343,10 @@ def test_an_evaluation_is_due_at_a_higher_mean_or_ten_updates_after_a_miss(recen
         counters = counters._replace(missed_update=missed[0], missed_return=missed[1])
     assert run.target_due(Config(target_return=7.0), counters) is due
     assert not run.target_due(Config(), counters)
+
+
+def test_a_best_checkpoint_that_is_missing_does_not_stay_so(program):
+    program.train("--max-gradient-updates", 5)
+    (RUN / "best.safetensors").unlink()
+    assert program("--restore", RUN / "latest.safetensors", "--max-gradient-updates", 8)[0] == 0
+    assert read(RUN / "best.safetensors").counters.update >= 5

@@ -64,7 +64,10 @@ def test_flags_are_read():
     [
         ("--seed 1.5", "--seed: '1.5' must be a whole number"),
         ("--workers many", "--workers: 'many' must be a whole number or 'auto'"),
-        ("--hidden-sizes 64,64", "--hidden-sizes: '64,64' must be a list of whole numbers"),
+        (
+            "--hidden-sizes 64,64",
+            "--hidden-sizes: '64,64' must be a list of whole numbers, separated",
+        ),
         ("--sampling a", "--sampling: 'a' must be 'antithetic' or 'gaussian'"),
         ("--n", "--n: expected one argument"),
         ("--no-small-net yes", "unexpected argument 'yes'; see --help"),

@@ -76,9 +76,14 @@ def as_network_sees(env: gymnasium.Env, name: str, *, keeps_shape: bool = False)
     if isinstance(space, spaces.Discrete):
         # Not the integers of FlattenObservation, for which the MLP needs longer.
         one_hot = spaces.Box(0, 1, (int(space.n),), np.float32)
-        flatten: Any = partial(spaces.flatten, space)
-        return TransformObservation(env, lambda number: flatten(number).astype(np.float32), one_hot)
+        return TransformObservation(env, partial(_one_hot, int(space.n), int(space.start)), one_hot)
     return FlattenObservation(env)
+
+
+def _one_hot(count: int, start: int, number: int) -> np.ndarray:
+    vector = np.zeros(count, np.float32)
+    vector[number - start] = 1
+    return vector
 
 
 def split(space: spaces.Space, observation: Any) -> list[Any] | None:

@@ -324,9 +324,9 @@ class Recorder:
 
     def close(self, hurried: Callable[[], bool]) -> None:
         """Wait for the last video. hurried: returns whether the user does not want to."""
-        if self._continue() and not hurried():
+        if not hurried() and self._continue():
             self._say("Recording the last video; Ctrl-C leaves it out ...")
-        while self._continue() and not hurried():
+        while not hurried() and self._continue():
             time.sleep(0.02)
         if self._helper:
             self._helper.end()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import optuna
 from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from es.checkpoint import LATEST
@@ -66,7 +67,8 @@ def open_study(sweep: Sweep) -> Iterator[optuna.Study]:
     """
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
     try:
-        storage = optuna.storages.RDBStorage(f"sqlite:///{sweep.directory / STUDY}")
+        url = URL.create("sqlite", database=str(sweep.directory / STUDY)).render_as_string()
+        storage = optuna.storages.RDBStorage(url)
         try:
             yield _load(storage, sweep)
         finally:
@@ -123,11 +125,16 @@ def done_trials(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=ended)
 
 
+def complete_trials(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the trials that have a value, in the order of their numbers."""
+    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+
+
 def best_trial(study: optuna.Study) -> FrozenTrial | None:
-    """Return the complete trial of the highest value, if there is one."""
-    with suppress(ValueError):
-        return study.best_trial
-    return None
+    """Return the complete trial of the highest value; of several, that with the fewest frames."""
+    return max(
+        complete_trials(study), key=lambda t: (t.values, -t.user_attrs[FRAMES]), default=None
+    )
 
 
 class RunningTrial:
@@ -306,6 +313,10 @@ def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
     console.say("")
     console.say(_draw_importance(study, sweep))
     run = sweep.trial_directory(best.number)
+    for trial in complete_trials(study):
+        if trial.params == base_params(sweep.space, sweep.base):
+            value = f"{trial.value:.2f}"
+            console.say(f"With the settings as they were given (trial {trial.number}): {value}")
     console.say(
         f"Best: trial {best.number}, {_found(sweep, best)}\n"
         f"{how_to_watch(sweep.base, run / LATEST, drawable=sweep.drawable)}"
@@ -341,7 +352,7 @@ def _found(sweep: Sweep, best: FrozenTrial) -> str:
 
 def _draw_importance(study: optuna.Study, sweep: Sweep) -> str:
     """Draw how much each setting matters; return where, or why not."""
-    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    complete = complete_trials(study)
     if len(complete) < FEWEST or len({each.value for each in complete}) == 1:
         return (
             f"No {IMPORTANCE}: to tell which settings matter takes {FEWEST} complete trials, not "

@@ -49,7 +49,7 @@ def run_trial(config: Config, link: Connection, reported: int) -> None:
     to milestones. reported: the last milestone that the sweep knows.
     """
     gc.freeze()  # to look through what was imported would copy the pages that trials share
-    os.setsid()  # the terminal's Ctrl-C is for the sweep, which then interrupts its trials
+    os.setsid()  # the terminal's Ctrl-C is for the sweep, which then ends its trials
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     os.environ[NO_CURVE] = "yes"  # trials are compared by their values

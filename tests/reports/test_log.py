@@ -2,6 +2,8 @@
 
 import errno
 import importlib.util
+import itertools
+import os
 import resource
 import signal
 import subprocess
@@ -20,6 +22,7 @@ from tensorboard.plugins.hparams.metadata import (
 from tensorboard.util.tensor_util import make_ndarray
 
 from es.algorithm.shaping import Population
+from es.checkpoint import save
 from es.errors import UsageError
 from es.reports import log as logs
 from es.reports.log import (
@@ -333,3 +336,25 @@ def test_a_reader_that_leaves_ends_the_run_as_a_signal_does(start):
     assert line.startswith(f"Interrupted after {len(rows())} update")
     assert command.endswith(f" --restore {RUN}/latest.safetensors")
     assert Path(RUN / "latest.safetensors").exists()
+
+
+def test_a_run_that_is_interrupted_after_a_full_disk_lacks_nothing(program, monkeypatch):
+    attempts = itertools.count(1)
+
+    def save_at_times(checkpoint, path):
+        attempt = next(attempts)
+        if attempt in range(5, 10):
+            fail()
+        if attempt == 15:
+            os.kill(os.getpid(), signal.SIGINT)
+        save(checkpoint, path)
+
+    monkeypatch.setattr(logs, "save", save_at_times)
+    status, _, err = program(*ENDLESS, "--workers", 0, "--n", 2, "--silent")
+    assert status == 130
+    refused, written = err.splitlines()
+    assert "cannot be written (No space left on device)" in refused
+    assert written.endswith("all waiting files are written now.")
+    updates = [int(row["update"]) for row in rows()]
+    assert updates == list(range(1, read(RUN / "latest.safetensors").counters.update + 1))
+    assert not list(RUN.glob("*.tmp"))

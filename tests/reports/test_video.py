@@ -283,3 +283,18 @@ def test_what_has_no_pictures_cannot_be_recorded(program):
     assert (status, err.count("\n")) == (2, 1)
     assert "leave --video-every out" in err
     assert not Path("checkpoints").exists()
+
+
+def test_pictures_that_go_wrong_are_one_line_and_no_video(program, checkpoint, monkeypatch):
+    pictures = iter([np.zeros((50, 60, 3), np.uint8)] * 3)
+
+    def render(env):
+        if (picture := next(pictures, None)) is None:
+            raise RuntimeError("no more")
+        return picture
+
+    monkeypatch.setattr("gymnasium.envs.classic_control.cartpole.CartPoleEnv.render", render)
+    status, out, err = program("--test", "--restore", checkpoint, "--video", "out.mp4")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: --video: the environment cannot be drawn (RuntimeError: no more")
+    assert [name for name in os.listdir() if "out" in name] == []
