@@ -66,7 +66,7 @@ def test_flags_are_read():
         ("--workers many", "--workers: 'many' must be a whole number or 'auto'"),
         (
             "--hidden-sizes 64,64",
-            "--hidden-sizes: '64,64' must be a list of whole numbers, separated",
+            "--hidden-sizes: '64,64' must be a list of whole numbers, separated by spaces",
         ),
         ("--sampling a", "--sampling: 'a' must be 'antithetic' or 'gaussian'"),
         ("--n", "--n: expected one argument"),
