@@ -361,7 +361,9 @@ class Config:
         "TOML file with settings, or the name of a shipped one, such as CartPole-v1.",
         saved=False,
     )
-    restore: str = run("", "Checkpoint to start from, or the directory of a run.")
+    restore: str = run(
+        "", "Checkpoint to start from, or a run's directory: its latest one (--test: all)."
+    )
     override: bool = run(False, "Let flags change a restored run's algorithm settings.")
     trust: bool = run(
         False,

@@ -110,7 +110,7 @@ class LearnedRun:
     @cached_property
     def policy(self) -> "LoadedPolicy":
         """Return the last policy; `load_policy(run.path / "best.safetensors")` is the best one."""
-        return _make_policy(self._checkpoint)
+        return _load_policy(self._checkpoint)
 
 
 def _with_signature(function: Callable[..., LearnedRun]) -> Callable[..., LearnedRun]:
@@ -188,7 +188,7 @@ def _following(callback: Callback) -> Follow:
         assert row.theta is not None
         if policy is None:
             assert row.checkpoint is not None
-            policy = _make_policy(row.checkpoint)
+            policy = _load_policy(row.checkpoint)
         policy.bind(row.theta, row.statistics, row.counters)
         answer = callback(row.record, policy)
         return not isinstance(answer, bool | np.bool_) or bool(answer)
@@ -314,7 +314,7 @@ def _pickle_definitions(config: Config) -> bytes:
         ) from error
 
 
-def _make_policy(checkpoint: bytes) -> "LoadedPolicy":
+def _load_policy(checkpoint: bytes) -> "LoadedPolicy":
     from es.policy import LoadedPolicy, make_policy
 
     restored = pickle.loads(checkpoint)  # noqa: S301 (from our child)

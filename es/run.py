@@ -324,7 +324,7 @@ def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bo
     return counters
 
 
-# ---- the end ----
+# ---- what is due ----
 
 
 def evaluation_due(config: Config, counters: Counters) -> bool:

@@ -335,14 +335,14 @@ def resolve(given: Mapping[str, Any], file: Mapping[str, Any]) -> tuple[Config, 
 
 
 def combine(
-    given: Mapping[str, Any], file: Mapping[str, Any], checkpoint: Mapping[str, Any] | None = None
+    given: Mapping[str, Any], file: Mapping[str, Any], saved: Mapping[str, Any] | None = None
 ) -> Config:
     """Return the settings of three layers, of which the first is the highest, over the defaults.
 
     A setting takes back those that it contradicts in lower layers. Raise UsageError, which names
     the layers, if a value is wrong or a rule between settings is broken otherwise.
     """
-    layers = (checkpoint or {}, file, given)
+    layers = (saved or {}, file, given)
     sources = (f"--restore {given.get('restore')}", f"--config {given.get('config')}", "")
     values: dict[str, Any] = {}
     ranks: dict[str, int] = {}

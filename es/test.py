@@ -42,19 +42,20 @@ EPISODES, RECORDED_EPISODES = 10, 1  # where --episodes is not given
 
 
 def test(
-    checkpoints: Sequence[Callable[[], tuple[Config, Checkpoint | None]]],
+    loaders: Sequence[Callable[[], tuple[Config, Checkpoint | None]]],
     interrupts: Interrupts,
     *,
     several: bool,
 ) -> int:
     """Load and play checkpoints, one after the other; return the exit status.
 
-    several: the checkpoints of a directory. Each is named, also in its video's name, and those that
-    cannot be played are reported as errors and skipped.
+    loaders: each returns the settings and the checkpoint to play. several: the checkpoints of a
+    directory. Each is named, also in its video's name, and those that cannot be played are reported
+    as errors and skipped.
     """
     interrupts.defer()
     status = 0
-    for load in checkpoints:
+    for load in loaders:
         try:
             _test(*load(), interrupts, several)
         except RunError as error:

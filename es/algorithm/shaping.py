@@ -22,14 +22,14 @@ class Population(NamedTuple):
     returns: (n,), each the mean over a perturbation's episodes. fitness: (n,), the same with every
     step's reward clipped and shifted, made finite; the update learns from it. lengths: of all
     perturbations' episodes, in steps. unperturbed: the mean return of the unperturbed parameters.
-    rank: one more than the number of perturbations that are better.
+    unperturbed_rank: one more than the number of perturbations that are better.
     """
 
     returns: DoubleArray
     fitness: DoubleArray
     lengths: list[int]
     unperturbed: float
-    rank: int
+    unperturbed_rank: int
 
 
 def group_by_perturbation(

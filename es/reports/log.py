@@ -84,7 +84,7 @@ def describe_population(population: Population) -> dict[str, Any]:
         "return_max": float(returns.max()),
         "return_min": float(returns.min()),
         "unperturbed_return": population.unperturbed,
-        "unperturbed_rank": population.rank,
+        "unperturbed_rank": population.unperturbed_rank,
         "elite_count": int((returns > mean).sum()),
         "non_finite": population.returns.size - returns.size,
         "episode_length_mean": float(np.mean(population.lengths)),
@@ -134,9 +134,9 @@ class Log:
         self._events = Events(path)
         self._checkpoints: dict[str, Checkpoint] = {}  # by file name, latest.safetensors last
         self._refused: dict[str, str] = {}  # why files could not be written, by name
-        self._batches: deque[Future[None]] = deque()
+        self._pending: deque[Future[None]] = deque()
         self._thread = ThreadPoolExecutor(1, "log")
-        self._batches.append(self._thread.submit(self._events.begin, counters.frames + 1, settings))
+        self._pending.append(self._thread.submit(self._events.begin, counters.frames + 1, settings))
 
     def commit(
         self,
@@ -153,9 +153,9 @@ class Log:
         `describe_evaluation`. film: a checkpoint to record an episode of.
         """
         batch = self._thread.submit(self._add, checkpoints, played, evaluation, film)
-        self._batches.append(batch)
-        while len(self._batches) > MOST_BATCHES:
-            self._batches.popleft().result()
+        self._pending.append(batch)
+        while len(self._pending) > MOST_BATCHES:
+            self._pending.popleft().result()
 
     def close(self, hurried: Callable[[], bool]) -> dict[str, str]:
         """Finish writing. Wait for the last picture and the last video.
@@ -164,8 +164,8 @@ class Log:
         written, by name.
         """
         try:
-            while self._batches:
-                self._batches.popleft().result()
+            while self._pending:
+                self._pending.popleft().result()
             self._thread.submit(self._write).result()
         finally:
             self._thread.shutdown()

@@ -121,7 +121,7 @@ def test_the_rank_counts_those_that_are_better():
     ranks = {4.0: 1, 3.0: 1, 2.5: 2, 0.0: 4, math.nan: 6, math.inf: 6}
     for unperturbed, rank in ranks.items():
         batch = group([1.0, 2.0, 3.0, math.nan, math.inf, unperturbed])
-        assert batch.rank == rank
+        assert batch.unperturbed_rank == rank
 
 
 def test_one_episode_that_is_no_number_spoils_the_mean():
