@@ -516,7 +516,8 @@ class Config:
             message = f"--sigma-min {self.sigma_min} must be at most --sigma {self.sigma}"
             yield Rule(message, ("sigma_min", "sigma"))
         if self.n_max and (self.n_max < self.n or (mirrored and self.n_max % 2 == 1)):
-            message = f"--n-max {self.n_max} must be at least --n {self.n}, and even"
+            even = ", and even" if mirrored else ""
+            message = f"--n-max {self.n_max} must be at least --n {self.n}{even}"
             yield Rule(message, ("n_max", "n", "sampling"))
         if self.init == "zero" and self.hidden_sizes:
             message = "--init zero is for linear policies. Give --hidden-sizes without numbers"

@@ -24,9 +24,9 @@ VARIANCE_ADDED = 1e-5  # as in torch's batch normalisation
 def aligned(*shape: int) -> FloatArray:
     """Return zeros that begin with a cache line, so that no vector lies in two."""
     size = math.prod(shape)
-    room = np.zeros(size + 15, np.float32)
-    start = -room.ctypes.data // 4 % 16
-    return room[start : start + size].reshape(shape)
+    longer = np.zeros(size + 15, np.float32)
+    start = -longer.ctypes.data // 4 % 16
+    return longer[start : start + size].reshape(shape)
 
 
 class NetworkActor:

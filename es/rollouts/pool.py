@@ -106,7 +106,7 @@ class WorkerPool(Pool):
         self._timeout, self._say = timeout, say
         self._reader, self._writer = self._context.Pipe(duplex=False)
         os.set_blocking(self._writer.fileno(), False)
-        self._unwritten = memoryview(b"")  # tasks that the pipe has no room for
+        self._unwritten = memoryview(b"")  # tasks that do not fit into the pipe yet
         self._shared = Shared(
             self._context, self._reader, size, inputs, relative_sigma=relative_sigma, workers=count
         )
@@ -236,7 +236,7 @@ class WorkerPool(Pool):
         self._selector.register(link, selectors.EVENT_READ, worker)
 
     def _write(self, tasks: Tasks | None = None) -> None:
-        """Write tasks to the pipe, after those that wait. What it has no room for waits."""
+        """Write tasks to the pipe, after those that wait. Those that do not fit wait."""
         if tasks is not None:
             self._unwritten = memoryview(bytes(self._unwritten) + tasks.tobytes())
         try:
