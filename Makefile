@@ -32,8 +32,8 @@ type: .venv/installed-dev
 
 .venv/installed-dev: requirements.txt requirements-ray.txt requirements-extra.txt requirements-dev.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
-	@# They ask for pygame, which would overwrite pygame-ce; tests play them.
-	$(BIN)/python -m pip install --quiet --no-deps minigrid==3.2.0 mo-gymnasium==1.3.2
+	@# It asks for pygame, which would overwrite pygame-ce; a test plays it.
+	$(BIN)/python -m pip install --quiet --no-deps mo-gymnasium==1.3.2
 	@touch $@ .venv/installed
 
 clean:

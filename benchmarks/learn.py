@@ -60,7 +60,7 @@ THRESHOLDS = {
     "FreewayDeterministic-v4": (31.0, "ES"),
     "Humanoid-v5": (6000.0, "ES, v1"),
     "HumanoidStandup-v5": (150_972.0, "CleanRL's RPO, v4"),
-    "MiniGrid-DoorKey-5x5-v0": (0.9, "set before"),  # nothing is published for this method
+    "MiniGrid-DoorKey-5x5-v0": (0.9, "set before the runs"),  # nothing is published for this method
     "Pendulum-v1": (-157.0, "RL Zoo's SAC"),
     "PongDeterministic-v4": (21.0, "ES"),
     "Walker2d-v5": (5232.0, "ClipUp, v2"),
@@ -138,8 +138,10 @@ def measured(task: str) -> list[Outcome]:
 def learn(task: str, config: Path, seed: int, run: Path, flags: Sequence[str]) -> Outcome:
     """Return the outcome of a run, which is continued if it exists."""
     latest = run / "latest.safetensors"
-    place = ("--restore", latest) if latest.exists() else ("--run-dir", run)
-    program("--config", config, "--seed", seed, "--silent", *place, *flags)
+    settings: tuple[object, ...] = ("--config", config, "--seed", seed, "--run-dir", run)
+    if latest.exists():
+        settings = ("--restore", latest)  # which has them, as its phases have changed them
+    program(*settings, "--silent", *flags)
     counters = load(str(latest)).counters
     played = json.loads(
         program(
