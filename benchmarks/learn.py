@@ -197,23 +197,22 @@ def unknown_row(task: str, seed: int, run: Path, flags: list[str]) -> str:
     """Train a task with configs/unknown.toml; return its row."""
     tuned = None
     if task in OTHERS:
-        target, budget = OTHERS[task]
-        reward_threshold = None
-        flags = [*flags, "--env-name", task]
+        env_name, (target, budget) = task, OTHERS[task]
     else:
         file = tomllib.loads((CONFIGS / f"{task}.toml").read_text())
         outcomes = measured(task)
         assert outcomes, f"benchmarks.learn has not trained {task}"
         tuned = int(median(outcome.frames for outcome in outcomes))
-        target, budget = file["target-return"], BUDGET * tuned
-        reward_threshold = threshold(task, file["env-name"])
-        flags = [*flags, "--env-name", file["env-name"]]
+        env_name, target, budget = file["env-name"], file["target-return"], BUDGET * tuned
         if "env-kwargs" in file:
-            flags += ["--env-kwargs", *file["env-kwargs"]]
-    flags += ["--target-return", str(target), "--max-frames", str(budget)]
+            flags = [*flags, "--env-kwargs", *file["env-kwargs"]]
+    flags = [
+        *flags, "--env-name", env_name, "--target-return", str(target), "--max-frames", str(budget)
+    ]  # fmt: skip
     outcome = learn(task, CONFIGS / "unknown.toml", seed, run, flags)
     print(outcome, flush=True)
-    solved = reward_threshold[0] if reward_threshold else target
+    known = threshold(task, env_name)
+    solved = known[0] if known else target
     reached = outcome.score >= solved
     return cells(
         task, f"{solved:g}", "yes" if reached else "no", f"{outcome.frames:,}",
