@@ -38,7 +38,6 @@ PUBLISHED = {
     "Acrobot-v1": "ARS -82.9 @ 5e5",
     "Ant-v5": "ARS 2334 @ 7.5e7",
     "BoxingDeterministic-v4": "ES 49.8 @ 2.5e8",
-    "BreakoutDeterministic-v4": "ES 9.5 @ 2.5e8",
     "CartPole-v1": "ARS 500 @ 5e4",
     "FreewayDeterministic-v4": "ES 31.0 @ 2.5e8",
     "HalfCheetah-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7",
