@@ -407,12 +407,14 @@ def scored_alike(config: Config, before: Config) -> bool:
 
 def _require_same(config: Config, before: Config) -> None:
     """Raise UsageError if the settings contradict those of a checkpoint."""
+    # A phase of the file may have changed the setting since, so that the user gave no such flag.
+    remove = "Remove the flag" if config.config is None else "Remove the flag, or --config"
     changed = changes(config, before, SETTINGS_OF_POLICY)
-    remedy = "The policy was made for the checkpoint's value. Remove the flag, or start a new run"
+    remedy = f"The policy was made for the checkpoint's value. {remove}, or start a new run"
     if not changed and not config.override:
         played = ("env_name", "small_net")
         changed = changes(config, before, played if config.mode != "train" else None)
-        remedy = "Remove the flag, or give --override to change the setting"
+        remedy = f"{remove}, or give --override to change the setting"
     if changed:
         differences = [
             f"{flag(name)} {shown(config.canonical(name))} differs from the checkpoint's "

@@ -179,6 +179,7 @@ def test_a_checkpoint_is_the_lowest_layer():
     ("settings", "words"),
     [
         ({"lr": 0.5}, "--lr 0.5 differs from the checkpoint's 0.1. Remove the flag, or give --ov"),
+        ({"lr": 0.5, "config": "A"}, "differs .* Remove the flag, or --config, or give --override"),
         ({"env_kwargs": ("a=1",)}, "--env-kwargs a=1 differs from the checkpoint's nothing"),
         ({"hidden_sizes": (3,), "override": True}, "--hidden-sizes 3 differs .*was made for"),
         ({"env_name": "B", "test": True}, "--env-name B differs"),
