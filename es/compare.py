@@ -134,7 +134,7 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
     for config, each in zip(configs, members.values(), strict=True):
         rivals = [shared_settings(other) for other in configs if other.env_name == config.env_name]
         words = [
-            flag_with_value(name, value).rstrip()
+            flag_with_value(name, value)
             for name, value in shared_settings(config).items()
             if value not in (None, False) and any(rival.get(name) != value for rival in rivals)
         ]

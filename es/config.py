@@ -580,8 +580,8 @@ def shown(value: Any) -> str:
 
 
 def flag_with_value(name: str, value: Any) -> str:
-    """Return a setting as on a command line: `--lr 0.1`, `--small-net`."""
-    return flag(name) if value is True else f"{flag(name)} {shown(value)}"
+    """Return a setting as on a command line: `--lr 0.1`, `--small-net`, `--hidden-sizes`."""
+    return flag(name) if value is True else f"{flag(name)} {shown(value)}".rstrip()
 
 
 def default_in_words(field: dataclasses.Field) -> str:

@@ -365,7 +365,7 @@ def describe_phase(config: Config, number: int) -> str:
     """Return what a phase changes, in words."""
     table = config.phase[number - 1]
     names = (name for name in table if name not in PHASE_STARTS)
-    changed = (flag_with_value(name, table[name]).rstrip() for name in names)
+    changed = (flag_with_value(name, table[name]) for name in names)
     return f"Phase {number} of {len(config.phase)}: {', '.join(changed)}"
 
 

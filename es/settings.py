@@ -417,7 +417,7 @@ def _require_same(config: Config, before: Config) -> None:
         remedy = f"{remove}, or give --override to change the setting"
     if changed:
         differences = [
-            f"{flag(name)} {shown(config.canonical(name))} differs from the checkpoint's "
+            f"{flag_with_value(name, config.canonical(name))} differs from the checkpoint's "
             f"{shown(then) or 'nothing'}"
             for name, then in changed
         ]

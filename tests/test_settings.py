@@ -182,6 +182,7 @@ def test_a_checkpoint_is_the_lowest_layer():
         ({"lr": 0.5, "config": "A"}, "differs .* Remove the flag, or --config, or give --override"),
         ({"env_kwargs": ("a=1",)}, "--env-kwargs a=1 differs from the checkpoint's nothing"),
         ({"hidden_sizes": (3,), "override": True}, "--hidden-sizes 3 differs .*was made for"),
+        ({"hidden_sizes": ()}, "--hidden-sizes differs from the checkpoint's 64 64"),
         ({"env_name": "B", "test": True}, "--env-name B differs"),
         ({"n": 7}, "--n 7 must be even"),
     ],
