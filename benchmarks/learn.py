@@ -136,7 +136,8 @@ def learn(task: str, config: Path, seed: int, run: Path, flags: Sequence[str]) -
     latest = run / "latest.safetensors"
     settings: tuple[object, ...] = ("--config", config, "--seed", seed, "--run-dir", run)
     if latest.exists():
-        settings = ("--restore", latest)  # which has them, as its phases have changed them
+        # It has its settings, as its phases have changed them.
+        settings = ("--restore", latest, "--trust")
     program(*settings, "--silent", *flags)
     counters = load(str(latest)).counters
     played = json.loads(

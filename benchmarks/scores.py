@@ -27,7 +27,7 @@ TRAINED = ROOT / "trained"
 README = TRAINED / "README.md"
 # Settings of a run that a shipped policy does not keep.
 LIMITS = ("target_return", "max_frames", "max_minutes")  # of the run, where it might go on
-PLACES = ("run_dir", "silent", "workers")
+PLACES = ("run_dir", "silent", "workers", "restore", "override")
 
 
 class Score(NamedTuple):

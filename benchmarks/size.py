@@ -2,12 +2,11 @@
 
 python -m benchmarks.size [FOLDER]   FOLDER: a checkout of another commit, to compare with
 
-It counts lines of Python and prose, finds circles of imports, and runs two short commands under a
-profiler to count the files of `es/` whose code they execute: an update of a run in this process,
-and `--test --video` of its checkpoint. `lr`: the files that name the learning rate.
+It counts lines of Python and prose, and runs two short commands under a profiler to count the files
+of `es/` whose code they execute: an update of a run in this process, and `--test --video` of its
+checkpoint. `lr`: the files that name the learning rate.
 """
 
-import ast
 import re
 import subprocess
 import sys
@@ -48,7 +47,6 @@ def main() -> None:
     print(f"benchmarks: {_lines(root.glob('benchmarks/*.py'))} lines of Python")
     print(f"README: {_lines([root / 'README.md'])} lines")
     print(f"docs: {_lines(pages)} lines, {len(pages)} pages")
-    print(f"modules in circles of imports: {_circles(root) or 'none'}")
     named = [path for path in product if re.search(r"\blr\b", path.read_text())]
     print(f"files that name lr: {len(named)}")
     with tempfile.TemporaryDirectory() as folder:
@@ -69,31 +67,6 @@ def _executed(root: Path, begin: str, *arguments: object) -> int:
         words = [sys.executable, "-c", PROFILED, root, out.name, begin, *arguments]
         subprocess.run([*map(str, words)], check=True, stdout=subprocess.DEVNULL, cwd="/")
         return len(out.read().split())
-
-
-def _circles(root: Path) -> list[str]:
-    """Return the modules of `es/` that import themselves in the end, at module level."""
-    files = {
-        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in root.glob("es/**/*.py")
-    }
-    imports = {name: _imported(path, files) - {name} for name, path in files.items()}
-    reached = {name: {*direct} for name, direct in imports.items()}
-    for _ in files:
-        for name in files:
-            reached[name] |= {far for near in reached[name] for far in imports[near]}
-    return sorted(name for name in files if name in reached[name])
-
-
-def _imported(path: Path, files: dict[str, Path]) -> set[str]:
-    found: set[str] = set()
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {name if name in files else node.module for name in names}
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    return found & files.keys()
 
 
 if __name__ == "__main__":

@@ -9,20 +9,17 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0"  # which pyproject.toml reads
 __all__ = ["count_outputs", "learn", "load_policy"]
+_MODULES = {
+    "count_outputs": "es.networks.custom",  # in workers, which do without the rest
+    "learn": "es.learning",
+    "load_policy": "es.policy",
+}
 
 
 def __getattr__(name: str) -> object:
     """Import what is heavy when it is first asked for."""
+    from importlib import import_module
+
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "count_outputs":  # in workers, which do without the rest
-        from es.networks.custom import count_outputs
-
-        return count_outputs
-    if name == "learn":
-        from es.learning import learn
-
-        return learn
-    from es.policy import load_policy
-
-    return load_policy
+    return getattr(import_module(_MODULES[name]), name)

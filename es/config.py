@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import filterfalse
+from itertools import filterfalse, pairwise
 from typing import Any, Literal, NamedTuple
 
 from es.errors import UsageError, suggest
@@ -423,12 +423,12 @@ class Config:
     @property
     def user_modules(self) -> dict[str, tuple[str, ...]]:
         """Return the settings that name modules of the user's, by field, as words."""
-        wrappers = filter(is_callable_name, self.env_wrapper)
-        wrapped = any(not word.startswith("gymnasium.wrappers:") for word in wrappers)
+        later = (word for table in self.phase for word in table.get("env_wrapper", ()))
         words = {
             "env_name": (self.env_name,) if ":" in self.env_name else (),
-            "env_wrapper": self.env_wrapper if wrapped else (),
+            "env_wrapper": _unless_of_gymnasium(self.env_wrapper),
             "net": (self.net,) if self.net else (),
+            "phase": _unless_of_gymnasium(tuple(later)),
         }
         return {name: named for name, named in words.items() if named}
 
@@ -440,7 +440,7 @@ class Config:
         """
         flags = ["--trust"] if self.user_modules else []
         for name, words in self.user_modules.items():
-            if any(word.startswith("__main__:") for word in words):
+            if name != "phase" and any(word.startswith("__main__:") for word in words):
                 flags += [flag(name), *(word.replace("__main__:", "MODULE:") for word in words)]
         return flags
 
@@ -450,18 +450,21 @@ class Config:
             return self.optimizer_name
         return self.step_size if name == "lr" else getattr(self, name)
 
-    @property
-    def phases(self) -> "list[Config]":
-        """Return the settings of each phase, each of which begins with those of the one before."""
+    def phases(self, begun: int = 0) -> "list[Config]":
+        """Return the settings of the phases that follow, each with those of the one before.
+
+        begun: how many phases have begun. Raise UsageError if a setting is wrong.
+        """
         found = [self]
-        for number in range(len(self.phase)):
+        for number in range(begun, len(self.phase)):
             found.append(found[-1].in_phase(number))
         return found[1:]
 
     def in_phase(self, number: int) -> "Config":
-        """Return these settings with the changes of a phase, which are counted from 0."""
+        """Return these settings under those of a phase, which are counted from 0."""
         table = self.phase[number].items()
-        return dataclasses.replace(self, **{k: v for k, v in table if k not in PHASE_STARTS})
+        changed = {name: value for name, value in table if name not in PHASE_STARTS}
+        return settle((self._not_default(), changed), ("", f"[[phase]] {number + 1}"))
 
     def hyperparameters(self) -> dict[str, bool | float | str | None]:
         """Return the settings of the algorithm as cells of a table, for comparing runs."""
@@ -471,7 +474,6 @@ class Config:
     def saved(self) -> dict[str, Any]:
         """Return the settings that belong to the run, by field name, without unset ones."""
         values = {f.name: getattr(self, f.name) for f in FIELDS.values() if f.metadata["saved"]}
-        values["lr"] = self.step_size
         if not self.restore:
             values.pop("override")  # or the file could override another run's settings
         return {name: value for name, value in values.items() if value not in (None, "")}
@@ -481,12 +483,12 @@ class Config:
 
         The phases are checked, too.
         """
-        for number, config in enumerate([self, *self.phases]):
-            source = f"[[phase]] {number}: " if number else ""
-            for name, field in FIELDS.items():
-                check_value(source + flag(name), getattr(config, name), field.metadata["check"])
-            for rule in config.broken_rules():
-                raise UsageError(source + rule.message)
+        settle((self._not_default(),), ("",)).phases()
+
+    def _not_default(self) -> dict[str, Any]:
+        """Return the settings that are not the defaults, by field name."""
+        values = {name: getattr(self, name) for name in FIELDS}
+        return {name: value for name, value in values.items() if value != FIELDS[name].default}
 
     def broken_rules(self) -> Iterator[Rule]:  # noqa: PLR0912 (a branch for each)
         """Yield the rules between settings that are broken."""
@@ -500,6 +502,9 @@ class Config:
         if (self.optimizer_name == "clipup") != (self.max_speed is not None):
             message = "--optimizer clipup and --max-speed, its longest step, go together. Give both"
             yield Rule(message, ("max_speed", *optimizer), yielding=("max_speed",))
+        if self.momentum and self.optimizer_name != "sgd":
+            message = f"--momentum {self.momentum} applies only to --optimizer sgd. Remove it"
+            yield Rule(message, ("momentum", *optimizer), yielding=("momentum",))
         pairs = ("top_directions", "sigma_adapt")
         if not mirrored and (self.sigma_adapt or self.top_directions is not None):
             message = "--top-directions and --sigma-adapt compare pairs, and --sampling gaussian "
@@ -541,8 +546,8 @@ PHASE_STARTS = {"after_updates": int, "after_frames": int, "after_return": float
 OF_OUR_NETWORKS = ("small_net", "hidden_sizes", "activation", "init", "vbn")  # not for --net
 NEEDS = {  # settings that have no effect without another one
     "net_kwargs": "net", "obs_clip": "obs_norm", "obs_std_floor": "obs_norm",
-    "n_max": "frames_per_update", "sigma_lr": "sigma_adapt", "episodes": "test",
-    "no_render": "test", "greedy": "test", "video": "test", "json": "test",
+    "n_max": "frames_per_update", "sigma_lr": "sigma_adapt", "sigma_min": "sigma_decay",
+    "episodes": "test", "no_render": "test", "greedy": "test", "video": "test", "json": "test",
     "stochastic_start": "test",
 }  # fmt: skip
 FIELDS = {field.name: field for field in dataclasses.fields(Config)}
@@ -600,6 +605,42 @@ def check_value(place: str, value: Any, check: Check | None) -> None:
     if value is not None and check is not None and not check.passes(value):
         text = shown(value) if isinstance(value, tuple) else repr(value)
         raise UsageError(f"{place} {text:.{LONGEST}} {check.words}")
+
+
+def settle(layers: Sequence[Mapping[str, Any]], sources: Sequence[str]) -> Config:
+    """Return the settings of layers, the highest of which is the last, over the defaults.
+
+    A setting takes back those that it contradicts in lower layers. sources: of the layers, for
+    messages. Raise UsageError if a value is wrong, or a rule between settings is broken otherwise.
+    """
+    values: dict[str, Any] = {}
+    ranks: dict[str, int] = {}
+    for rank, (layer, source) in enumerate(zip(layers, sources, strict=True)):
+        for name, value in layer.items():
+            place = f"{source}: {flag(name)}" if source else flag(name)
+            check_value(place, value, FIELDS[name].metadata["check"])
+            values[name], ranks[name] = value, rank
+    while rule := next(Config(**values).broken_rules(), None):
+        highest = max(ranks.get(name, -1) for name in rule.settings)
+        lower = [name for name in rule.yielding if name in values and ranks[name] < highest]
+        for name in lower:
+            del values[name]
+            ranks[name] = highest
+        if not lower:
+            places = [
+                f"{flag_with_value(name, value)} is from {sources[ranks[name]]}"
+                for name in rule.settings
+                if (value := values.get(name)) not in (None, FIELDS[name].default)
+                and sources[ranks[name]]
+            ]
+            raise UsageError("; ".join([rule.message, *places]))
+    return Config(**values)
+
+
+def _unless_of_gymnasium(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words of --env-wrapper, or nothing if all wrappers are Gymnasium's own."""
+    wrappers = filter(is_callable_name, words)
+    return words if any(not word.startswith("gymnasium.wrappers:") for word in wrappers) else ()
 
 
 # ---- types ----
@@ -759,5 +800,5 @@ def read_wrappers(words: Sequence[str]) -> list[dict[str, Any]]:
     starts = [place for place, word in enumerate(words) if is_callable_name(word)]
     return [
         {"name": words[start], "kwargs": read_assignments(words[start + 1 : stop])}
-        for start, stop in zip(starts, [*starts[1:], len(words)], strict=True)
+        for start, stop in pairwise([*starts, len(words)])
     ]

@@ -1,10 +1,10 @@
 """Environments: Gymnasium ids and the old Atari names, made so that episodes are reproducible.
 
-A plain dict describes an environment: `{"id": ..., "kwargs": {...}, "frame_skip": n, "noop_max":
-n}`. Master, workers and a later test make the same environment from it. noop_max: the most steps
-that are played before an episode begins. There is also `"fire_reset": True` with --fire-reset,
-`"wrappers": [{"name": "MODULE:CALLABLE", "kwargs": ...}, ...]` with --env-wrapper, and `"shaped":
-True` if observations keep their shapes, for --net.
+A plain dict describes an environment: `{"id": ..., "kwargs": {...}, "wrappers": [{"name":
+"MODULE:CALLABLE", "kwargs": {...}}, ...], "frame_skip": n, "noop_max": n, "fire_reset": bool,
+"keeps_shape": bool}`. Master, workers and a later test make the same environment from it. noop_max:
+the most steps that are played before an episode begins. keeps_shape: whether observations keep
+their shapes, for --net.
 """
 
 import copy
@@ -73,12 +73,15 @@ def describe_env(
     for key in RESERVED.keys() & arguments.keys():
         raise UsageError(f"--env-kwargs {key}={arguments[key]}: {RESERVED[key]}")
     kwargs |= arguments
-    description = {"id": name, "kwargs": kwargs, "frame_skip": frame_skip or 1, "noop_max": 0}
-    # Older checkpoints lack the keys of settings that they do not use.
-    if env_wrapper:
-        description["wrappers"] = read_wrappers(env_wrapper)
-    if keeps_shape:
-        description["shaped"] = True
+    description = {
+        "id": name,
+        "kwargs": kwargs,
+        "wrappers": read_wrappers(env_wrapper),
+        "frame_skip": frame_skip or 1,
+        "noop_max": noop_max,
+        "fire_reset": fire_reset,
+        "keeps_shape": keeps_shape,
+    }
     if not _is_atari(name, spec):
         if noop_max or sticky_actions is not None or fire_reset:
             raise UsageError(
@@ -90,8 +93,7 @@ def describe_env(
         kwargs["frameskip"] = frame_skip
     if sticky_actions is not None:
         kwargs["repeat_action_probability"] = sticky_actions
-    description |= {"frame_skip": 1, "noop_max": noop_max}
-    return description | ({"fire_reset": True} if fire_reset else {})
+    return description | {"frame_skip": 1}
 
 
 def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasium.Env:
@@ -99,7 +101,8 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
 
     The environment does not end episodes after `max_steps`: the loop, which counts steps anyway,
     does. Images are preprocessed to (1, 42, 42) float32, in a buffer that the next step writes
-    over; all other observations are vectors. Raise UsageError if it cannot be made.
+    over; all other observations are vectors, unless they keep their shapes. Raise UsageError if it
+    cannot be made.
     """
     made = make_bare_env(env, render_mode)
     if not type(made).__module__.startswith(SAMPLING_NOTHING):
@@ -115,11 +118,11 @@ def make_env(env: Mapping[str, Any], render_mode: str | None = None) -> gymnasiu
 
         made = AtariImages(made)
     else:
-        made = as_network_sees(made, env["id"], keeps_shape=env.get("shaped", False))
+        made = as_network_sees(made, env["id"], keeps_shape=env["keeps_shape"])
     if env["noop_max"]:
         is_atari = isinstance(made.unwrapped, ale_py.AtariEnv)
         made = RandomStart(made, env["noop_max"], noops=is_atari)
-    if env.get("fire_reset"):
+    if env["fire_reset"]:
         from es.environments.atari import FireOnNewLife  # this loads kernels
 
         made = FireOnNewLife(made)
@@ -133,7 +136,7 @@ class Preprocessor:
     """
 
     def __init__(self, bare: gymnasium.Env, env: Mapping[str, Any]) -> None:
-        preprocessed = as_network_sees(bare, env["id"], keeps_shape=env.get("shaped", False))
+        preprocessed = as_network_sees(bare, env["id"], keeps_shape=env["keeps_shape"])
         outermost_first = itertools.takewhile(lambda layer: layer is not bare, layers(preprocessed))
         self._wrappers: list[Any] = [*outermost_first][::-1]
 
@@ -178,7 +181,7 @@ def make_bare_env(
             made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
             _ = made.observation_space, made.action_space  # which it may have forgotten
         refuse_statistics(made, f"--env-name {env['id']}")
-        return wrap(made, env.get("wrappers", ()))
+        return wrap(made, env["wrappers"])
 
 
 def load_creator(spec: EnvSpec) -> Callable[..., Any]:
@@ -242,7 +245,7 @@ def max_steps(env: Mapping[str, Any]) -> int | None:
 def is_unlimited(env: Mapping[str, Any]) -> bool:
     """Return whether no limit of an episode's steps is known."""
     spec = _spec(env["id"])
-    wrapped = spec.additional_wrappers or env.get("wrappers")
+    wrapped = spec.additional_wrappers or env["wrappers"]
     limited = spec.max_episode_steps or wrapped or _is_atari(env["id"], spec)
     return not limited
 
@@ -281,7 +284,7 @@ def make_registered(spec: EnvSpec, make_env: Callable[[], gymnasium.Env]) -> gym
 
 def _loop_counts(env: Mapping[str, Any], spec: EnvSpec) -> bool:
     """Return whether the environment's limit counts the same steps as the loop."""
-    wrapped = spec.additional_wrappers or env.get("wrappers")
+    wrapped = spec.additional_wrappers or env["wrappers"]
     return not wrapped and env["frame_skip"] == 1
 
 

@@ -67,7 +67,7 @@ def _export(config: Config, checkpoint: Checkpoint | None, path: Path) -> None:
     with closing(make_bare_env(environment)) as bare:
         with as_usage_error(f"--export {path}: the network cannot be exported"):
             clip = clip_of(policy.network) if policy.normalizer else math.inf
-            keeps_shape = environment.get("shaped", False)
+            keeps_shape = environment["keeps_shape"]
             view = View(bare, policy.statistics, clip, keeps_shape=keeps_shape)
             observation = as_tensors(bare.observation_space.sample())
             module = ExportedPolicy(view, policy.module(), Decoder(actions), observation)
@@ -89,10 +89,10 @@ def _export(config: Config, checkpoint: Checkpoint | None, path: Path) -> None:
     metadata = {
         "env_id": environment["id"],
         "env_kwargs": environment["kwargs"],
-        "env_wrappers": environment.get("wrappers", []),
+        "env_wrappers": environment["wrappers"],
         "frame_skip": environment["frame_skip"],
         "noop_max": environment["noop_max"],
-        "fire_reset": environment.get("fire_reset", False),
+        "fire_reset": environment["fire_reset"],
         "max_episode_length": policy.recipe.cap(config.max_episode_length),
         "inputs": {
             name: {"dtype": str(each.numpy().dtype), "shape": list(each.shape)}

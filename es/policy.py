@@ -258,7 +258,7 @@ class EpisodeActor:
         environment, actions = policy.environment, policy.network["actions"]
         self._actor = actor = cast(Any, policy.recipe.make_actor())
         self._preprocess = Preprocessor(bare, environment)
-        self._fire = FireOnNewLife(bare) if environment.get("fire_reset") else None
+        self._fire = FireOnNewLife(bare) if environment["fire_reset"] else None
         self._repeats = environment["frame_skip"]
         # For --sample-actions, where the actor draws.
         self._likeliest = Decoder(actions | {"sample": False}, actor.outputs).decode
@@ -310,7 +310,7 @@ class LoadedPolicy:
             self._space = bare.observation_space
             self._make_actor = partial(EpisodeActor, policy, bare)
         self._actors: list[EpisodeActor] = []  # of the episodes in a batch, by their places
-        repeats, opens = environment["frame_skip"] > 1, environment.get("fire_reset")
+        repeats, opens = environment["frame_skip"] > 1, environment["fire_reset"]
         self._remembers = policy.network["kind"] != "mlp" or repeats or bool(opens)
         self.bind(policy.theta, policy.statistics, checkpoint.counters)
 

@@ -185,7 +185,6 @@ def start(
     counters = first_counters(config, checkpoint, resumed=resumed)
     counters = counters._replace(lr=strategy.lr, sigma=strategy.sigma)  # may be new
     config = settings_to_save(config, checkpoint if resumed else None, path)
-    write_settings(directory, config, checkpoint if resumed else None)
     recorder = None
     with writable(directory), naming_limits():  # it starts threads
         if config.video_every:
@@ -201,6 +200,7 @@ def start(
             recorder=recorder,
             wandb=start_wandb(directory, config.saved(), console.say) if config.wandb else None,
         )
+    write_settings(directory, config, checkpoint if resumed else None)
     if counters.phase and resumed:
         console.say(f"{describe_phase(config, counters.phase)}\n")
     else:
@@ -284,10 +284,13 @@ def settings_to_save(config: Config, resumed: Checkpoint | None, path: Path) -> 
 def write_settings(path: Path, config: Config, resumed: Checkpoint | None) -> None:
     """Write config.toml. It lists what has changed since the run began, by the update.
 
-    The file of a run with phases stays as it was when the run began.
+    What phases change is in their tables, and is no reason to write the file again.
     """
-    if resumed and config.phase and (path / SETTINGS).exists():
-        return
+    if resumed and resumed.config and config.phase and (path / SETTINGS).exists():
+        begun = phases_begun(config, resumed)
+        expected = resumed.config.in_phase(begun - 1) if begun else resumed.config
+        if config.phase == expected.phase and not changes(config, expected):
+            return
     changed: list[str] = []
     if resumed and resumed.config:
         with suppress(OSError, ValueError):
@@ -311,8 +314,7 @@ def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bo
     if config.variable_ep_len or config.adaptive_ep_len:
         cap = min(cap, counters.max_episode_length)
     counters = counters._replace(max_episode_length=cap)
-    if config.phase != before.phase:  # other phases, which begin with the first
-        counters = counters._replace(phase=0)
+    counters = counters._replace(phase=phases_begun(config, checkpoint))
     alike = scored_alike(config, before)
     if not alike:
         counters = counters._replace(recent=[], missed_update=0, missed_return=None)
@@ -322,6 +324,12 @@ def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bo
     if not (alike and same_way and has_best):
         counters = counters._replace(best_score=None, evaluated=0)
     return counters
+
+
+def phases_begun(config: Config, checkpoint: Checkpoint | None) -> int:
+    """Return how many of the phases have begun. checkpoint: of the run that it starts from."""
+    same = checkpoint and checkpoint.config and config.phase == checkpoint.config.phase
+    return checkpoint.counters.phase if checkpoint and same else 0
 
 
 # ---- what is due ----

@@ -31,12 +31,12 @@ from es.config import (
     PHASE_STARTS,
     Config,
     Kind,
-    check_value,
     default_in_words,
     field_name,
     flag,
     flag_with_value,
     from_mapping,
+    settle,
     shown,
 )
 from es.errors import PROJECT, RunError, UsageError, command, program, suggest
@@ -212,7 +212,7 @@ def _find(name: str) -> str:
     Raise UsageError, which suggests the file that is meant, if there is none.
     """
     shipped = {file.stem: str(file) for file in CONFIGS.glob("*.toml")}
-    if os.path.exists(name):
+    if os.path.isfile(name):
         return name
     if path := shipped.get(name.removesuffix(".toml")):
         return path
@@ -323,11 +323,12 @@ def resolve(given: Mapping[str, Any], file: Mapping[str, Any]) -> tuple[Config, 
     if given.get("test") or given.get("export"):
         left_out.add("silent")  # these should say something about a run that was silent
     saved = {name: value for name, value in before.saved().items() if name not in left_out}
-    config = combine(given, file, saved)
+    config = combine(given, file, saved, begun=checkpoint.counters.phase)
     for name, words in config.user_modules.items():
         if name not in given and name not in file and not config.trust:
+            place = "[[phase]]" if name == "phase" else flag(name)
             raise UsageError(
-                f"--restore {path}: its {flag(name)} {shown(words)} would import a module. Give "
+                f"--restore {path}: its {place} {shown(words)} would import a module. Give "
                 "--trust if you know where the file comes from"
             )
     _require_same(config, before)
@@ -335,42 +336,25 @@ def resolve(given: Mapping[str, Any], file: Mapping[str, Any]) -> tuple[Config, 
 
 
 def combine(
-    given: Mapping[str, Any], file: Mapping[str, Any], saved: Mapping[str, Any] | None = None
+    given: Mapping[str, Any],
+    file: Mapping[str, Any],
+    saved: Mapping[str, Any] | None = None,
+    *,
+    begun: int = 0,
 ) -> Config:
     """Return the settings of three layers, of which the first is the highest, over the defaults.
 
-    A setting takes back those that it contradicts in lower layers. Raise UsageError, which names
-    the layers, if a value is wrong or a rule between settings is broken otherwise.
+    begun: how many phases of the saved settings have begun. Raise UsageError, which names the
+    layers, if a value is wrong, or a rule between settings is broken that `settle` does not mend.
     """
     layers = (saved or {}, file, given)
     sources = (f"--restore {given.get('restore')}", f"--config {given.get('config')}", "")
-    values: dict[str, Any] = {}
-    ranks: dict[str, int] = {}
-    for rank, (layer, source) in enumerate(zip(layers, sources, strict=True)):
-        for name, value in layer.items():
-            place = f"{source}: {flag(name)}" if source else flag(name)
-            check_value(place, value, FIELDS[name].metadata["check"])
-            values[name], ranks[name] = value, rank
-    while rule := next(Config(**values).broken_rules(), None):
-        highest = max(ranks.get(name, -1) for name in rule.settings)
-        lower = [name for name in rule.yielding if name in values and ranks[name] < highest]
-        for name in lower:
-            del values[name]
-            ranks[name] = highest
-        if not lower:
-            places = [
-                f"{flag_with_value(name, value)} is from {sources[ranks[name]]}"
-                for name in rule.settings
-                if (value := values.get(name)) not in (None, FIELDS[name].default)
-                and sources[ranks[name]]
-            ]
-            raise UsageError("; ".join([rule.message, *places]))
-    config = Config(**values)
+    config = settle(layers, sources)
     for name, needed in NEEDS.items():
-        unset = getattr(config, needed) in (None, False)
+        unset = getattr(config, needed) == FIELDS[needed].default
         if unset and given.get(name) not in (None, FIELDS[name].default):
             raise UsageError(f"{flag(name)} applies only to {flag(needed)}. Give both, or neither")
-    config.check()
+    config.phases(begun if config.phase == layers[0].get("phase") else 0)
     return config
 
 

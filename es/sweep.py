@@ -94,7 +94,7 @@ def plan(argv: Sequence[str]) -> Sweep:
     flags, base, given = read_flags(argv)
     if importlib.util.find_spec("optuna") is None:
         remedy = how_to_install("tune", "requirements-extra.txt")
-        raise UsageError(f"sweep.py needs Optuna: {remedy}")
+        raise UsageError(f"a sweep needs Optuna: {remedy}")
     jobs = flags.jobs or (cores() if base.workers == 0 else 1)
     with variables({CORES: str(max(1, cores() // jobs))}):  # of which a trial's master uses as many
         cli.prepare(base, preload=FOR_TRIALS)

@@ -28,7 +28,16 @@ from es.algorithm.shaping import (
 from es.checkpoint import BEST, LATEST, RECENT, Checkpoint
 from es.config import Config
 from es.envs import is_unlimited, make_env
-from es.errors import ClusterError, Interrupted, Interrupts, LimitError, RunError, counted
+from es.errors import (
+    ClusterError,
+    Interrupted,
+    Interrupts,
+    LimitError,
+    RunError,
+    UsageError,
+    command,
+    counted,
+)
 from es.model import unflatten
 from es.policy import Policy, make_policy
 from es.reports.console import Console
@@ -79,6 +88,7 @@ def train(
     if config.seed is None:
         config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
     with closing(console):
+        _try_phases(config, checkpoint)
         while True:
             with ExitStack() as stack:
                 policy = _make_policy(config, checkpoint, console)
@@ -87,6 +97,16 @@ def train(
             if not outcome.phase_ended:
                 return outcome
             config, checkpoint = run.next_phase(outcome.path, outcome.checkpoint)
+
+
+def _try_phases(config: Config, checkpoint: Checkpoint | None) -> None:
+    """Raise UsageError for a phase whose settings do not fit the environment, before it begins."""
+    begun = run.phases_begun(config, checkpoint)
+    for number, later in enumerate(config.phases(begun), begun + 1):
+        try:
+            make_policy(later, checkpoint)
+        except UsageError as error:
+            raise UsageError(f"[[phase]] {number}: {error.message}") from error
 
 
 def _make_policy(config: Config, checkpoint: Checkpoint | None, console: Console) -> Policy:
@@ -477,7 +497,7 @@ class Trainer:
         if status == run.MISSED:
             self.console.say(
                 "Restore the run with a higher limit, or try another --seed, a larger --sigma, or "
-                "sweep.py, which searches for settings."
+                f"search for settings: {command('sweep', '--env-name', config.env_name)}"
             )
         self.console.say(run.how_to_watch(config, path / LATEST, drawable=self.policy.drawable))
         self.console.close(line)

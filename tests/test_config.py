@@ -58,6 +58,7 @@ def test_a_value_that_makes_no_sense_is_an_error_with_flag_and_value(name, value
         ({"sampling": "gaussian", "sigma_adapt": True}, "--sampling gaussian has none"),
         ({"sigma_adapt": True, "param_fraction": 0.5}, "Remove --top-directions and --param-f"),
         ({"n": 10, "top_directions": 6}, "--top-directions 6 must be at most half of --n 10"),
+        ({"optimizer": "adam", "momentum": 0.9}, "--momentum 0.9 applies only to --optimizer sgd"),
         ({"sigma_min": 1.0}, "--sigma-min 1.0 must be at most --sigma 0.05"),
         ({"n_max": 20}, "--n-max 20 must be at least --n 40"),
         ({"init": "zero"}, "--init zero is for linear policies"),
@@ -116,7 +117,6 @@ def test_the_learning_rate_has_a_default_for_the_optimiser():
     clipup = Config(optimizer="clipup", max_speed=0.1)
     assert [Config().step_size, clipup.step_size] == [0.1, 0.75 * 0.1]
     assert Config(lr=3.0, optimizer="clipup", max_speed=0.1).step_size == 3
-    assert clipup.saved()["lr"] == clipup.step_size
 
 
 def test_the_settings_of_the_algorithm_as_cells_of_a_table():

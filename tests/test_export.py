@@ -346,7 +346,9 @@ def test_observations_are_seen_as_in_training(name, shaped):
     space.seed(0)
     env = Strange(space)
     view = View(env, keeps_shape=shaped)
-    compare(Preprocessor(env, {"id": "", "shaped": shaped}), view, [space.sample() for _ in "abcd"])
+    compare(
+        Preprocessor(env, {"id": "", "keeps_shape": shaped}), view, [space.sample() for _ in "abcd"]
+    )
 
 
 @pytest.mark.parametrize("kwargs", [[], ["obs_type=grayscale"]])

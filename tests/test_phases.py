@@ -59,6 +59,30 @@ def test_each_phase_begins_when_its_table_says_so_and_changes_what_the_one_befor
     assert read("run/latest.safetensors").counters.phase == 2
 
 
+def test_a_phase_takes_back_what_it_contradicts_and_a_resumed_run_checks_what_follows(program):
+    Path("phases.toml").write_text(
+        "n = 16\noptimizer = 'clipup'\nmax-speed = 0.3\n"
+        "[[phase]]\nafter-updates = 1\ntop-directions = 6\noptimizer = 'adam'\n"
+        "[[phase]]\nafter-updates = 2\ntop-directions = 2\nn = 8\n"
+    )
+    run = (*START[:3], *START[5:], "--config", "phases.toml", "--max-gradient-updates")
+    program(*run, 4, "--run-dir", "whole")
+    assert [row["lr"] for row in rows(Path("whole"))] == ["0.22499999999999998"] + ["0.1"] * 3
+    program(*run, 1, "--run-dir", "parts")
+    for limit in (2, 3, 4):
+        program("--restore", "parts", "--max-gradient-updates", limit)
+    assert torch.equal(theta("whole"), theta("parts"))
+
+
+def test_the_settings_file_tells_what_was_overridden_and_not_what_phases_change(program):
+    program(*phases(), "--max-gradient-updates", 4, "--run-dir", "run")
+    begun = Path("run/config.toml").read_text()
+    program("--restore", "run", "--max-gradient-updates", 5)
+    assert Path("run/config.toml").read_text() == begun
+    program("--restore", "run", "--override", "--sigma", 0.2, "--max-gradient-updates", 10)
+    assert "# until update 5: --sigma 0.1\n" in Path("run/config.toml").read_text()
+
+
 @pytest.mark.parametrize("stop", [3, 4, 8])
 def test_a_resumed_run_has_the_phases_of_an_uninterrupted_one(program, stop):
     program(*phases(), "--max-gradient-updates", 10, "--run-dir", "whole")
@@ -109,7 +133,15 @@ def test_a_program_gives_phases_as_dicts(tmp_path):
         ("after-updates = 1\nlr = 'a'", "lr = 'a' must be a number"),
         ("after-updates = 1\nlr = -1", "[[phase]] 1: --lr -1.0 must be from"),
         ("after-updates = 1\nhidden-sizes = []", "hidden-sizes cannot change"),
-        ("after-updates = 1\nn = 7", "[[phase]] 1: --n 7 must be even"),
+        (
+            "after-updates = 1\nn = 7",
+            "--n 7 must be even, or give --sampling gaussian; --n 7 is",
+        ),
+        (
+            "after-updates = 1\nenv-kwargs = ['a=1']",
+            "[[phase]] 1: --env-name CartPole-v1 --env-kwargs a=1: ",
+        ),
+        ("after-updates = 1\naction-noise = 0.1", "[[phase]] 1: --action-noise 0.1 applies only"),
         ("after-updates = 1\nspeed = 7", "unknown setting 'speed'"),
     ],
 )
@@ -118,3 +150,4 @@ def test_a_wrong_phase_is_one_line(program, table, message):
     assert status == 2
     assert message in err
     assert err.count("\n") == 1
+    assert not Path("checkpoints").exists()

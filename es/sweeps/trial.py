@@ -1,5 +1,6 @@
 """A trial's process: it trains, reports at milestones, and sends its value at the end."""
 
+import dataclasses
 import gc
 import os
 import signal
@@ -76,7 +77,12 @@ def play(config: Config, link: Connection, reported: int, interrupts: Interrupts
 
 def _train(config: Config, link: Connection, reported: int, interrupts: Interrupts) -> int:
     config.check()
-    checkpoint = load(config.restore) if config.restore else None
+    checkpoint = None
+    if config.restore:  # it goes on with the seed that it drew, in the phase that it was in
+        checkpoint = load(config.restore)
+        assert checkpoint.config is not None
+        own = {name: getattr(config, name) for name in ("restore", "run_dir", "silent")}
+        config = dataclasses.replace(checkpoint.config, **own)
     cli.prepare(config)
     from es.policy import make_policy
     from es.train import train

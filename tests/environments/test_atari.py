@@ -24,8 +24,11 @@ def test_old_names_keep_frameskip_and_stickiness_of_every_game():
             assert describe_env(f"{game}Deterministic-{version}") == {
                 "id": f"ALE/{game}-v5",
                 "kwargs": {"frameskip": skip, "repeat_action_probability": sticky},
+                "wrappers": [],
                 "frame_skip": 1,
                 "noop_max": 0,
+                "fire_reset": False,
+                "keeps_shape": False,
             }
 
 

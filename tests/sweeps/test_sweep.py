@@ -19,7 +19,8 @@ from tests.sweeps.common import CARTPOLE, LR, bad_base, run, space, study, table
 
 # A trial waits after 9 updates of its process while there is a file named `hold`.
 PATIENT = ("--env-name", "tests.slow:Patient-v0", "--n", "2", "--eval-episodes", "1", "--seed", "1")
-LONG = (*PATIENT, "--max-gradient-updates", "60", "--trials", "3", "--jobs", "2", "--dir", "here")
+SEEDLESS = PATIENT[:-2]
+LONG = (*SEEDLESS, "--max-gradient-updates", "60", "--trials", "3", "--jobs", "2", "--dir", "here")
 stop = getattr(forkserver, "_forkserver")._stop  # noqa: B009 (which no type is declared for)
 
 
@@ -81,6 +82,11 @@ def test_a_trial_whose_settings_do_not_fit_fails_with_the_reason(search):
     assert err.count("\n") == 1
 
 
+def saved_seed(path):
+    config = read(path / "latest.safetensors").config
+    return config and config.seed
+
+
 def test_a_sweep_that_is_killed_or_interrupted_continues_its_trials(search, monkeypatch):
     runs = [Path("here/trial-0000"), Path("here/trial-0001")]
     monkeypatch.setenv(CORES, "2")
@@ -96,6 +102,7 @@ def test_a_sweep_that_is_killed_or_interrupted_continues_its_trials(search, monk
             process.kill()
     wait_until(lambda: all_gone(pids))
     before, played = [trial.params for trial in study()], [(path, rows(path)) for path in runs]
+    seeds = [saved_seed(path) for path in runs]
 
     def interrupt():
         wait_until(lambda: all(has_rows(path, len(first) + 3) for path, first in played))
@@ -122,3 +129,4 @@ def test_a_sweep_that_is_killed_or_interrupted_continues_its_trials(search, monk
     for path, first in played:
         assert len(rows(path)) == 60
         assert rows(path)[:3] == first[:3]  # with the same times: they were not played again
+    assert [saved_seed(path) for path in runs] == seeds

@@ -44,7 +44,7 @@ def test_without_optuna_the_remedy_is_named(plan, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     status, _, err = plan(*CARTPOLE)
     assert status == 2
-    assert err == "error: sweep.py needs Optuna: pip install -r requirements-extra.txt\n"
+    assert err == "error: a sweep needs Optuna: pip install -r requirements-extra.txt\n"
 
 
 def test_a_setting_that_is_given_leaves_the_space(plan):
