@@ -164,8 +164,13 @@ def start(
     console: Console,
     stack: ExitStack,
     adapt_recipe: AdaptRecipe | None,
+    *,
+    phase_begins: bool,
 ) -> StartedRun:
-    """Start workers and reports, and open the directory; `stack` ends all but the reports."""
+    """Start workers and reports, and open the directory; `stack` ends all but the reports.
+
+    phase_begins: whether this run goes on in its next phase.
+    """
     config = policy.config
     if config.wandb:
         require_wandb()
@@ -200,7 +205,8 @@ def start(
             recorder=recorder,
             wandb=start_wandb(directory, config.saved(), console.say) if config.wandb else None,
         )
-    write_settings(directory, config, checkpoint if resumed else None)
+    if not phase_begins:  # the file has its table
+        write_settings(directory, config, checkpoint if resumed else None)
     if counters.phase and resumed:
         console.say(f"{describe_phase(config, counters.phase)}\n")
     else:
@@ -284,15 +290,13 @@ def settings_to_save(config: Config, resumed: Checkpoint | None, path: Path) -> 
 def write_settings(path: Path, config: Config, resumed: Checkpoint | None) -> None:
     """Write config.toml. It lists what has changed since the run began, by the update.
 
-    What phases change is in their tables, and is no reason to write the file again.
+    The file of a run with phases stays as it was when the run began, unless they are changed.
     """
-    if resumed and resumed.config and config.phase and (path / SETTINGS).exists():
-        begun = phases_begun(config, resumed)
-        expected = resumed.config.in_phase(begun - 1) if begun else resumed.config
-        if config.phase == expected.phase and not changes(config, expected):
-            return
     changed: list[str] = []
     if resumed and resumed.config:
+        same = config.phase == resumed.config.phase and not changes(config, resumed.config)
+        if config.phase and same and (path / SETTINGS).exists():
+            return
         with suppress(OSError, ValueError):
             lines = (path / SETTINGS).read_text("utf-8").splitlines()
             changed = [line for line in lines if line.startswith("# until ")]

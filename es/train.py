@@ -89,14 +89,18 @@ def train(
         config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
     with closing(console):
         _try_phases(config, checkpoint)
+        phase_begins = False
         while True:
             with ExitStack() as stack:
                 policy = _make_policy(config, checkpoint, console)
-                started = run.start(policy, checkpoint, console, stack, adapt_recipe)
+                started = run.start(
+                    policy, checkpoint, console, stack, adapt_recipe, phase_begins=phase_begins
+                )
                 outcome = Trainer(started, console, interrupts).run_to_end(after_update)
             if not outcome.phase_ended:
                 return outcome
             config, checkpoint = run.next_phase(outcome.path, outcome.checkpoint)
+            phase_begins = True
 
 
 def _try_phases(config: Config, checkpoint: Checkpoint | None) -> None:
