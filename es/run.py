@@ -294,13 +294,13 @@ def write_settings(path: Path, config: Config, resumed: Checkpoint | None) -> No
     """
     changed: list[str] = []
     if resumed and resumed.config:
-        same = config.phase == resumed.config.phase and not changes(config, resumed.config)
-        if config.phase and same and (path / SETTINGS).exists():
+        former = changes(config, resumed.config)
+        if config.phase and not former and (path / SETTINGS).exists():
             return
         with suppress(OSError, ValueError):
             lines = (path / SETTINGS).read_text("utf-8").splitlines()
             changed = [line for line in lines if line.startswith("# until ")]
-        if former := changes(config, resumed.config):
+        if former:
             words = ", ".join(f"{flag(name)} {shown(value)}".strip() for name, value in former)
             changed.append(in_one_line(f"# until update {resumed.counters.update}: {words}"))
     title = "\n".join([CHANGED, *changed]) if changed else TITLE

@@ -323,7 +323,7 @@ def resolve(given: Mapping[str, Any], file: Mapping[str, Any]) -> tuple[Config, 
     if given.get("test") or given.get("export"):
         left_out.add("silent")  # these should say something about a run that was silent
     saved = {name: value for name, value in before.saved().items() if name not in left_out}
-    config = combine(given, file, saved, begun=checkpoint.counters.phase)
+    config = combine(given, file, saved)
     for name, words in config.user_modules.items():
         if name not in given and name not in file and not config.trust:
             place = "[[phase]]" if name == "phase" else flag(name)
@@ -336,16 +336,12 @@ def resolve(given: Mapping[str, Any], file: Mapping[str, Any]) -> tuple[Config, 
 
 
 def combine(
-    given: Mapping[str, Any],
-    file: Mapping[str, Any],
-    saved: Mapping[str, Any] | None = None,
-    *,
-    begun: int = 0,
+    given: Mapping[str, Any], file: Mapping[str, Any], saved: Mapping[str, Any] | None = None
 ) -> Config:
     """Return the settings of three layers, of which the first is the highest, over the defaults.
 
-    begun: how many phases of the saved settings have begun. Raise UsageError, which names the
-    layers, if a value is wrong, or a rule between settings is broken that `settle` does not mend.
+    Raise UsageError, which names the layers, if a value is wrong, or a rule between settings is
+    broken that `settle` does not mend. Phases are checked when a training starts.
     """
     layers = (saved or {}, file, given)
     sources = (f"--restore {given.get('restore')}", f"--config {given.get('config')}", "")
@@ -354,7 +350,6 @@ def combine(
         unset = getattr(config, needed) == FIELDS[needed].default
         if unset and given.get(name) not in (None, FIELDS[name].default):
             raise UsageError(f"{flag(name)} applies only to {flag(needed)}. Give both, or neither")
-    config.phases(begun if config.phase == layers[0].get("phase") else 0)
     return config
 
 
