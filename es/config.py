@@ -450,18 +450,11 @@ class Config:
             return self.optimizer_name
         return self.step_size if name == "lr" else getattr(self, name)
 
-    def phases(self, begun: int = 0) -> "list[Config]":
-        """Return the settings of the phases that follow, each with those of the one before.
-
-        begun: how many phases have begun. Raise UsageError if a setting is wrong.
-        """
-        found = [self]
-        for number in range(begun, len(self.phase)):
-            found.append(found[-1].in_phase(number))
-        return found[1:]
-
     def in_phase(self, number: int) -> "Config":
-        """Return these settings under those of a phase, which are counted from 0."""
+        """Return these settings under those of a phase, which are counted from 0.
+
+        Raise UsageError if a setting is wrong.
+        """
         table = self.phase[number].items()
         changed = {name: value for name, value in table if name not in PHASE_STARTS}
         return settle((self._not_default(), changed), ("", f"[[phase]] {number + 1}"))
@@ -479,11 +472,8 @@ class Config:
         return {name: value for name, value in values.items() if value not in (None, "")}
 
     def check(self) -> None:
-        """Raise UsageError, with flag, value and remedy, for the first setting that is wrong.
-
-        The phases are checked, too.
-        """
-        settle((self._not_default(),), ("",)).phases()
+        """Raise UsageError, with flag, value and remedy, for the first setting that is wrong."""
+        settle((self._not_default(),), ("",))
 
     def _not_default(self) -> dict[str, Any]:
         """Return the settings that are not the defaults, by field name."""
@@ -585,7 +575,9 @@ def shown(value: Any) -> str:
 
 
 def flag_with_value(name: str, value: Any) -> str:
-    """Return a setting as on a command line: `--lr 0.1`, `--small-net`, `--hidden-sizes`."""
+    """Return a setting as on a command line: `--lr 0.1`, `--small-net`, `--no-small-net`."""
+    if value is False:
+        return f"--no-{flag(name)[2:]}"
     return flag(name) if value is True else f"{flag(name)} {shown(value)}".rstrip()
 
 

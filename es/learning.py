@@ -67,7 +67,7 @@ class Row(NamedTuple):
     """An update of the run in the directory `path`. With a callback, what its policy plays.
 
     theta: (P,) float32. statistics: as a `Snapshot` has them. checkpoint: pickled, in the first row
-    of a child.
+    of a phase.
     """
 
     record: "Record"
@@ -136,7 +136,7 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
     registered, or its class or function, and what a flag names as MODULE:NAME may be the object
     itself. All this is sent to the worker processes. `env_kwargs` may be a dict.
     callback: called after each update with its figures (the columns of progress.csv as attributes)
-    and the policy, which is the same object each time. The run ends if it returns False.
+    and the policy, which is the same object throughout a phase. The run ends if it returns False.
 
     The training runs in a process of its own, which is started again from its latest checkpoint if
     it dies. With `workers=0` everything runs in this process instead, for debuggers: it then
@@ -165,8 +165,10 @@ def _train_here(given: dict[str, Any], follow: Follow | None) -> Done:
     cli.prepare(config)
     from es.train import train
 
+    make_row = _row_maker()
+
     def after_update(record: "Record", trainer: "Trainer") -> bool:
-        return follow is None or follow(_make_row(record, trainer, first=True))
+        return follow is None or follow(make_row(record, trainer))
 
     console = _make_console(config)
     outcome = train(config, checkpoint, Interrupts(), console=console, after_update=after_update)
@@ -186,9 +188,9 @@ def _following(callback: Callback) -> Follow:
     def follow(row: Row) -> bool:
         nonlocal policy
         assert row.theta is not None
-        if policy is None:
-            assert row.checkpoint is not None
+        if row.checkpoint is not None:
             policy = _load_policy(row.checkpoint)
+        assert policy is not None
         policy.bind(row.theta, row.statistics, row.counters)
         answer = callback(row.record, policy)
         return not isinstance(answer, bool | np.bool_) or bool(answer)
@@ -375,15 +377,13 @@ def _train(
     send(config)
     from es.train import train  # this takes long: meanwhile the caller answers
 
-    first = True
+    make_row = _row_maker()
 
     def after_update(record: "Record", trainer: "Trainer") -> bool:
-        nonlocal first
         if not follows:
             send(Row(record, trainer.path, trainer.counters))
             return True
-        send(_make_row(record, trainer, first=first))
-        first = False
+        send(make_row(record, trainer))
         with interrupts.allowed():
             return answer()
 
@@ -447,11 +447,18 @@ class ConsoleOfCaller:
 # ---- both ----
 
 
-def _make_row(record: "Record", trainer: "Trainer", *, first: bool) -> Row:
-    """Return an update's row with its policy. first: whether to describe the policy in it."""
-    checkpoint = pickle.dumps(trainer.saved) if first else None
-    theta, statistics = trainer.strategy.theta.copy(), trainer.policy.statistics
-    return Row(record, trainer.path, trainer.counters, theta, statistics, checkpoint)
+def _row_maker() -> "Callable[[Record, Trainer], Row]":
+    """Return what makes the row of an update. Its policy is described when a phase begins."""
+    described: Trainer | None = None
+
+    def make_row(record: "Record", trainer: "Trainer") -> Row:
+        nonlocal described
+        checkpoint = None if trainer is described else pickle.dumps(trainer.saved)
+        described = trainer
+        theta, statistics = trainer.strategy.theta.copy(), trainer.policy.statistics
+        return Row(record, trainer.path, trainer.counters, theta, statistics, checkpoint)
+
+    return make_row
 
 
 def _done(outcome: "Outcome") -> Done:

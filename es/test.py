@@ -106,12 +106,7 @@ def _test(
         except (WindowClosed, Interrupted) as early:
             ended = early
         finally:
-            if complaint := close(env):
-                print(
-                    f"warning: --env-name {config.env_name}: {complaint}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+            close(env)
         if episodes:
             returns = [episode.episode_return for episode in episodes]
             mean, std = mean_and_std(returns)

@@ -105,12 +105,12 @@ def train(
 
 def _try_phases(config: Config, checkpoint: Checkpoint | None) -> None:
     """Raise UsageError for a phase whose settings do not fit the environment, before it begins."""
-    begun = run.phases_begun(config, checkpoint)
-    for number, later in enumerate(config.phases(begun), begun + 1):
+    for number in range(run.phases_begun(config, checkpoint), len(config.phase)):
+        config = config.in_phase(number)
         try:
-            make_policy(later, checkpoint)
+            make_policy(config, checkpoint)
         except UsageError as error:
-            raise UsageError(f"[[phase]] {number}: {error.message}") from error
+            raise UsageError(f"[[phase]] {number + 1}: {error.message}") from error
 
 
 def _make_policy(config: Config, checkpoint: Checkpoint | None, console: Console) -> Policy:

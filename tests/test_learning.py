@@ -103,6 +103,19 @@ def test_a_callback_sees_each_update_with_its_policy_and_may_end_the_run():
     assert (again.path, again.policy.update, again.solved) == (run.path, 4, False)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_callback_has_the_policy_of_the_phase(workers):
+    seen = []
+    learn(
+        **QUICK, workers=workers, max_gradient_updates=3,
+        phase=[{"after_updates": 1, "max_episode_length": 7}],
+        callback=lambda row, policy: seen.append((policy, policy.settings["max_episode_length"])),
+    )  # fmt: skip
+    (_, before), (policy, length), again = seen
+    assert before != length == 7
+    assert again == (policy, 7)
+
+
 def test_what_the_callback_raises_ends_the_run_with_its_files():
     def fail(row, policy):
         raise LookupError("mine")

@@ -184,12 +184,13 @@ def test_a_checkpoint_is_the_lowest_layer():
         ({"hidden_sizes": (3,), "override": True}, "--hidden-sizes 3 differs .*was made for"),
         ({"hidden_sizes": ()}, "--hidden-sizes differs from the checkpoint's 64 64"),
         ({"env_name": "B", "test": True}, "--env-name B differs"),
+        ({"small_net": False}, "--no-small-net differs from the checkpoint's True"),
         ({"n": 7}, "--n 7 must be even"),
     ],
 )
 def test_settings_that_contradict_a_checkpoint_are_an_error(settings, words):
     with pytest.raises(UsageError, match=words):
-        resolve({"restore": restorable(), **settings}, {})
+        resolve({"restore": restorable(small_net=True), **settings}, {})
 
 
 def test_settings_that_change_nothing_of_a_checkpoint():

@@ -6,23 +6,15 @@ user's are imported by the workers themselves.
 """
 
 import os
-import sys
 from contextlib import suppress
 
 import gymnasium
 
 from es.envs import load_creator
-from es.errors import no_more_processes
 from es.rollouts.processes import PRELOAD
 
 SIMULATORS = ("gymnasium.envs.mujoco", "gymnasium.envs.box2d")
 
-
-# Of the fork server, which alone imports this module. The master says in one line what the system
-# lacks.
-sys.excepthook = lambda kind, error, trace: (
-    None if no_more_processes(error) else sys.__excepthook__(kind, error, trace)
-)
 with suppress(Exception):  # the master finds and reports what is wrong
     spec = gymnasium.spec(os.environ[PRELOAD])
     if str(spec.entry_point).startswith(SIMULATORS):

@@ -272,7 +272,8 @@ class GrowingFile:
         if not self._waiting:
             return
         with self._path.open("ab", buffering=0) as file:
-            if not file.tell():
+            # The disk may have refused them before.
+            if not file.tell() and not self._waiting.startswith(self._header):
                 self._waiting[:0] = self._header
             while self._waiting:
                 del self._waiting[: file.write(self._waiting)]

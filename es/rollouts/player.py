@@ -92,7 +92,7 @@ class InProcessPool(Pool):
     """Plays every task in this process, one after the other, for debugging."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self._player, self._is_closed = Player(recipe), False
+        self._player = Player(recipe)
         self._submitted: tuple[Snapshot, Tasks]
 
     def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
@@ -120,7 +120,5 @@ class InProcessPool(Pool):
         return "no workers"
 
     def close(self) -> None:
-        """Close the environment, once."""
-        if not self._is_closed:
-            self._is_closed = True
-            close(self._player.env)
+        """Close the environment."""
+        close(self._player.env)

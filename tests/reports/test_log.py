@@ -282,6 +282,19 @@ def test_a_resumed_run_continues_in_wandb(program, monkeypatch, tmp_path):
     sys.modules["wandb"].teardown()  # it keeps its settings for as long as the process lives
 
 
+def test_a_table_that_a_full_disk_refused_twice_has_one_header(tmp_path):
+    path = tmp_path / "table.csv"
+    made = Table(path, ("update", "mean"), 0)
+    made.add((1, 2.0))
+    path.symlink_to("/dev/full")
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left"):
+            made.flush()
+    path.unlink()
+    made.flush()
+    assert path.read_text() == "update,mean\n1,2.0\n"
+
+
 @pytest.mark.picture
 def test_a_run_outlives_a_full_disk_and_says_what_it_could_not_write_in_the_end(start):
     def limit(size):
