@@ -39,7 +39,6 @@ PUBLISHED = {
     "Ant-v5": "ARS 2334 @ 7.5e7",
     "BoxingDeterministic-v4": "ES 49.8 @ 2.5e8",
     "CartPole-v1": "ARS 500 @ 5e4",
-    "FreewayDeterministic-v4": "ES 31.0 @ 2.5e8",
     "HalfCheetah-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7",
     "HalfCheetahARS-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7",
     "Hopper-v5": "ES 3403 @ 3.2e7; ARS 3344 @ 7e6",
@@ -57,7 +56,6 @@ PUBLISHED = {
 # Where Gymnasium has no reward threshold: a published score.
 THRESHOLDS = {
     "BoxingDeterministic-v4": (49.8, "ES"),
-    "FreewayDeterministic-v4": (31.0, "ES"),
     "Humanoid-v5": (6000.0, "ES, v1"),
     "HumanoidStandup-v5": (150_972.0, "CleanRL's RPO, v4"),
     "MiniGrid-DoorKey-5x5-v0": (0.9, "set before the runs"),  # nothing is published for this method
