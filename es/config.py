@@ -756,20 +756,20 @@ def _convert(key: str, value: Any, kind: Kind, source: str) -> Any:
 def _phase(table: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Return a [[phase]] table by field name: when the phase begins, and what it changes."""
     source = f"{source}: [[phase]]"
-    starts = {key: word for key in table if (word := key.replace("-", "_")) in PHASE_STARTS}
-    if len(starts) != 1:
+    keys = {key: word for key in table if (word := key.replace("-", "_")) in PHASE_STARTS}
+    if not keys:
         raise UsageError(
-            f"{source} must have one of after-updates, after-frames and after-return, when it "
-            "begins"
+            f"{source} must have after-updates, after-frames or after-return, when it begins"
         )
-    ((key, start),) = starts.items()
-    value = _convert(key, table[key], Kind.of(PHASE_STARTS[start]), source)
-    check_value(f"{source}: {key}", value, None)
-    settings = from_mapping({k: v for k, v in table.items() if k != key}, source)
+    starts = {}
+    for key, start in keys.items():
+        starts[start] = _convert(key, table[key], Kind.of(PHASE_STARTS[start]), source)
+        check_value(f"{source}: {key}", starts[start], None)
+    settings = from_mapping({k: v for k, v in table.items() if k not in keys}, source)
     for name in settings:
         if name not in IN_PHASES:
             raise UsageError(f"{source}: {flag(name)[2:]} cannot change in the course of a run")
-    return {start: value, **settings}
+    return starts | settings
 
 
 def read_assignments(assignments: Sequence[str]) -> dict[str, Any]:

@@ -116,6 +116,14 @@ def test_a_return_begins_a_phase_and_the_target_counts_after_the_last(program):
     assert out.index("Phase 1 of 1: --lr 0.01") < out.index("Solved: ")
 
 
+@pytest.mark.parametrize(("updates", "frames", "before"), [(2, 10**6, 2), (9, 25, 1)])
+def test_a_phase_with_several_starts_begins_at_the_first(program, updates, frames, before):
+    table = f"[[phase]]\nafter-updates = {updates}\nafter-frames = {frames}\nlr = 0.02\n"
+    program(*phases(table), "--max-gradient-updates", 4, "--run-dir", "run")
+    found = [row["lr"] for row in rows(Path("run"))]
+    assert found == ["0.1"] * before + ["0.02"] * (4 - before)
+
+
 def test_a_program_gives_phases_as_dicts(tmp_path):
     learn(
         env_name="CartPole-v1", n=4, seed=1, workers=0, max_gradient_updates=2, silent=True,
@@ -127,8 +135,7 @@ def test_a_program_gives_phases_as_dicts(tmp_path):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ("lr = 1", "must have one of after-updates, after-frames and after-return"),
-        ("after-updates = 1\nafter-frames = 2\nlr = 1", "must have one of after-updates"),
+        ("lr = 1", "must have after-updates, after-frames or after-return"),
         ("after-updates = 1.5\nlr = 1", "after-updates = 1.5 must be a whole number"),
         ("after-updates = 1\nlr = 'a'", "lr = 'a' must be a number"),
         ("after-updates = 1\nlr = -1", "[[phase]] 1: --lr -1.0 must be from"),
