@@ -108,7 +108,8 @@ def measured(task: str) -> list[Outcome]:
 def row(task: str, outcomes: list[Outcome]) -> str:
     """Return a task's row: each library's median, and its ratio to this trainer's.
 
-    A run that did not solve the task counts as longer than any other, and as `>` its time.
+    A run that did not solve the task counts as longer than any other, and as `>` its time. There is
+    no ratio if the median of this trainer's is such a run.
     """
     texts, own = [task], 0.0
     for tool in TOOLS:
@@ -122,7 +123,7 @@ def row(task: str, outcomes: list[Outcome]) -> str:
         middle = ordered[(len(ordered) - 1) // 2]
         text = f"{'' if middle.solved else '> '}{middle.seconds:.3g} s"
         if tool == "ours":
-            own = middle.seconds
+            own = middle.seconds if middle.solved else 0.0
         elif own:
             text += f", {middle.seconds / own:.2g} times"
         solved = sum(outcome.solved for outcome in ordered)
