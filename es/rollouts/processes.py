@@ -50,6 +50,9 @@ def search_last() -> None:
 
     So a `random.py` there hides nothing.
     """
+    with suppress(ImportError):
+        # It has no file of its own, so a google.py would hide it wherever it is found.
+        import google  # type: ignore[import-untyped]  # noqa: F401
     with suppress(OSError):  # the folder is gone
         if (here := os.getcwd()) not in sys.path:
             sys.path.append(here)
