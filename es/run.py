@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 from es.algorithm.noise import SumNoise, weighted_sum
 from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, LATEST, Checkpoint, Counters, replace, writable
-from es.config import PHASE_STARTS, Config, flag, flag_with_value, shown
+from es.config import PHASE_STARTS, Config, flag_with_value
 from es.errors import (
     Interrupted,
     RunError,
@@ -301,7 +301,7 @@ def write_settings(path: Path, config: Config, resumed: Checkpoint | None) -> No
             lines = (path / SETTINGS).read_text("utf-8").splitlines()
             changed = [line for line in lines if line.startswith("# until ")]
         if former:
-            words = ", ".join(f"{flag(name)} {shown(value)}".strip() for name, value in former)
+            words = ", ".join(flag_with_value(name, value) for name, value in former)
             changed.append(in_one_line(f"# until update {resumed.counters.update}: {words}"))
     title = "\n".join([CHANGED, *changed]) if changed else TITLE
     with writable(path):

@@ -91,10 +91,10 @@ def as_number(reward: Any) -> float:
 
 
 def close(env: Environment) -> None:
-    """Close an environment, which may fail to; raise RunError of a video's."""
+    """Close an environment, whose own errors are passed over: its episodes are played."""
     try:
         env.close()
-    except RunError:
+    except RunError:  # a video that cannot be written
         raise
-    except Exception:  # noqa: S110 (its episodes are played)
+    except Exception:  # noqa: S110
         pass
