@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from es.algorithm.noise import DoubleArray, FloatArray, seed_shared_generators
-from es.errors import MisfitError, RunError
+from es.errors import MisfitError, RunError, is_interrupt
 
 # The common types of rewards, which are recognised without NumPy.
 NUMBERS = frozenset((float, int, bool, np.float64, np.float32, np.int64, np.int32))
@@ -94,7 +94,6 @@ def close(env: Environment) -> None:
     """Close an environment, whose own errors are passed over: its episodes are played."""
     try:
         env.close()
-    except RunError:  # a video that cannot be written
-        raise
-    except Exception:  # noqa: S110
-        pass
+    except BaseException as error:
+        if isinstance(error, RunError) or is_interrupt(error):  # such as a video's error
+            raise

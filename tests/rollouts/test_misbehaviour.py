@@ -118,9 +118,11 @@ def test_what_is_no_observation_or_reward_is_one_line_that_names_the_step(
     assert f"after step 3, {words}" in line
 
 
-def test_an_environment_may_fail_to_close(program):
-    for workers in (0, 1):
-        assert awful(program, "place=close", workers=workers) == (0, "", "")
+@pytest.mark.parametrize("what", ["boom", "exit", "break", "own"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_environment_may_fail_to_close(program, workers, what):
+    assert awful(program, "place=close", f"what={what}", workers=workers) == (0, "", "")
+    assert rows(Path("run"))
 
 
 def test_a_reward_in_an_array_is_taken(program):
