@@ -44,16 +44,10 @@ class Counting:
 
 
 class Moody(Counting):
-    """Fails in an episode whose seed is 13: always, or once, after which there is the file."""
-
-    def __init__(self, once: str | None = None) -> None:
-        super().__init__()
-        self.once = Path(once) if once else None
+    """Fails in an episode whose seed is 13."""
 
     def reward(self, action: float, over: bool) -> float:
-        if self.seed == 13 and not (self.once and self.once.exists()):
-            if self.once:
-                self.once.touch()
+        if self.seed == 13:
             self.fail()
         return super().reward(action, over)
 
@@ -155,14 +149,6 @@ def tasks_with(*episode_seeds: int) -> Tasks:
 
 
 UNLUCKY = tasks_with(0, 1, 2, 3, 4, 13)
-
-
-def results(returns: Any, steps: Any = 1) -> Results:
-    """Results with these returns, of which nothing was clipped."""
-    found = SNAPSHOT.results(len(returns))
-    found["episode_return"] = found["clipped_return"] = returns
-    found["steps"] = steps
-    return found
 
 
 def same_results(first: Results, second: Results) -> bool:

@@ -1,6 +1,5 @@
 """Figures of updates, written to a run's files and read back."""
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -47,11 +46,6 @@ def a_run(name: str | Path, returns=(1.0, 2.0), settings=None, **columns) -> str
     config = Config(**{"env_name": "CartPole-v1", "small_net": True} | (settings or {}))
     (directory / "config.toml").write_text(write_toml(config.saved(), ""))
     return str(name)
-
-
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def events_of(directory: Path) -> EventAccumulator:

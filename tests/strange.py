@@ -28,7 +28,7 @@ class Crowded(Strange):
     """Has attributes that others have for other things, pays arrays of one number, and is seen."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (as Gymnasium's own)
-    world, unseen = "its own", 3
+    world = "its own"
 
     def __init__(self, render_mode: str | None = None) -> None:
         super().__init__(BOX, spaces.Box(0, 1, (1,)))

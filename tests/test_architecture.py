@@ -11,9 +11,7 @@ MODULES = {
 }
 ENTRY_POINTS = {"main", "train", "test", "model", "envs", "compare", "sweep"}
 # What this package still does when it is imported.
-EFFECTS = {
-    "es.model", "es.environments.preload",
-}  # fmt: skip
+EFFECTS = {"es.environments.preload"}
 
 
 def imported(tree: ast.AST) -> set[str]:

@@ -1,6 +1,5 @@
 """Several runs in one picture and in one table."""
 
-import csv
 import statistics
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 
 from es.compare import draw, group_runs, load_runs, main, summarise
 from es.reports import plot
+from tests.checkpoints import rows
 from tests.records import FALLING, RISING, a_run, write_progress
 
 
@@ -40,9 +40,8 @@ def test_the_files_and_the_table(compare):
     status, out, err = compare("runs", "runs/1", "--by", "episodes", "--output", "out/c.png")
     assert (status, err) == (0, "")
     assert sorted(path.name for path in Path("out").iterdir()) == ["c.csv", "c.md", "c.png"]
-    with Path("out/c.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["group"], row["seeds"]) for row in rows] == [("--lr 0.1", "2"), ("--lr 0.5", "1")]
+    found = rows(Path("out"), "c.csv")
+    assert [(row["group"], row["seeds"]) for row in found] == [("--lr 0.1", "2"), ("--lr 0.5", "1")]
     line = "| --lr 0.1 | 2 | 30 | 120 | 3,000 | 0.75 | 26.50 | 0 | 26.50 | 0 | 1,000 |\n"
     for words in (line, "the last 6 updates", "Written: out/c.png, out/c.csv, out/c.md"):
         assert words in out

@@ -89,14 +89,6 @@ def test_an_argument_that_a_flag_stands_for_is_an_error(argument, remedy):
         describe_env("CartPole-v1", [argument])
 
 
-def test_an_error_of_a_module_is_told_with_its_type_and_place(tmp_path, monkeypatch):
-    (tmp_path / "broken_module.py").write_text("import gymnasium\nassert not gymnasium\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    said = r"\(AssertionError\)(?s:.*)broken_module.py\", line 2"
-    with pytest.raises(UsageError, match=f"cannot import broken_module {said}"):
-        describe_env("broken_module:Env-v0")
-
-
 def test_the_loop_is_told_when_to_cut_an_episode_off():
     """And the environment does not do so itself."""
     description = describe_env("MountainCar-v0")

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from es import learn
 from tests.checkpoints import read, rows
 
 START = ("--env-name", "CartPole-v1", "--small-net", "--n", 8, "--seed", 3, "--workers", 0)
@@ -122,14 +121,6 @@ def test_a_phase_with_several_starts_begins_at_the_first(program, updates, frame
     program(*phases(table), "--max-gradient-updates", 4, "--run-dir", "run")
     found = [row["lr"] for row in rows(Path("run"))]
     assert found == ["0.1"] * before + ["0.02"] * (4 - before)
-
-
-def test_a_program_gives_phases_as_dicts(tmp_path):
-    learn(
-        env_name="CartPole-v1", n=4, seed=1, workers=0, max_gradient_updates=2, silent=True,
-        run_dir=tmp_path / "run", phase=[{"after_updates": 1, "lr": 0.02}],
-    )  # fmt: skip
-    assert [row["lr"] for row in rows(tmp_path / "run")] == ["0.1", "0.02"]
 
 
 @pytest.mark.parametrize(

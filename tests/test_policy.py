@@ -1,10 +1,7 @@
 """Policies: what is made of settings and checkpoints, and load_policy."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import gymnasium
@@ -17,7 +14,7 @@ from es.errors import UsageError
 from es.policy import load_policy
 from tests.checkpoints import read
 from tests.conftest import CARTPOLE
-from tests.processes import ROOT
+from tests.processes import ROOT, run_python
 
 MLP = ("--small-net", "--hidden-sizes", 16)
 SCREEN = ("gymnasium.wrappers:FilterObservation", "filter_keys=['screen']")
@@ -133,10 +130,7 @@ def test_loading_leaves_the_libraries_of_the_program_as_they_were(trained):
         f"es.load_policy({str(Path(path).resolve())!r}); "
         "print(torch.get_num_threads(), gymnasium.logger.min_level)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "2"},
-    )  # fmt: skip
+    done = run_python(program, OMP_NUM_THREADS="2")
     assert (done.stdout, done.stderr) == ("2 30\n", "")
 
 

@@ -10,7 +10,6 @@ from es.algorithm.noise import (
     Stream,
     derive_seeds,
     draw,
-    perturb,
     tree_sum,
     weighted_sum,
 )  # fmt: skip
@@ -79,17 +78,6 @@ def test_many_are_summed_in_a_tree_of_which_any_leaf_can_be_made_elsewhere(count
         before = [part.copy() for part in parts]
         assert np.array_equal(tree_sum(parts), expected)
         assert np.array_equal(parts, before)
-
-
-def test_perturb_mirrors_and_copies():
-    theta = np.linspace(-1, 1, 1000, dtype=np.float32)
-    noise = draw(3, np.empty_like(theta))
-    plus, minus, copy = (
-        perturb(theta, noise, scale, np.empty_like(theta)) for scale in (0.1, -0.1, 0)
-    )
-    np.testing.assert_allclose(plus, theta + 0.1 * noise, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(plus + minus, 2 * theta, atol=1e-6)
-    assert np.array_equal(copy, theta)
 
 
 def test_a_fraction_of_the_noise_is_the_rest_of_it_set_to_0():

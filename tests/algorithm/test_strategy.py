@@ -109,7 +109,7 @@ def test_parameters_that_leave_the_range_of_numbers_stop_the_run():
         for _ in range(5):
             strategy.tell([1.0, 2.0])
 
-    with pytest.raises(RunError, match=r"finite|possible"):
+    with pytest.raises(RunError, match="no step is possible"):
         play()
 
 
@@ -147,12 +147,3 @@ def test_sigmas_adapt_by_the_brute_force_formulas_of_pgpe(shaping):
         np.testing.assert_allclose(strategy.sigma * strategy.relative_sigma, sigmas, rtol=1e-5)
         np.testing.assert_allclose(strategy.theta, expected, rtol=1e-4, atol=1e-5)
         assert np.mean(strategy.relative_sigma.astype(np.float64) ** 2) == pytest.approx(1)
-
-
-def test_sigma_decays_down_to_its_limit():
-    strategy = make(n=4, sigma=0.1, sigma_decay=0.5, sigma_min=0.02, lr=0.1)
-    found = []
-    for _ in range(5):
-        found.append(strategy.sigma)
-        strategy.tell([1.0, 4.0, 2.0, 3.0])
-    assert found == [0.1, 0.05, 0.025, 0.02, 0.02]

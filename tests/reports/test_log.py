@@ -37,7 +37,7 @@ from es.reports.log import (
 from tests.checkpoints import RUN, has_rows, read, rows
 from tests.conftest import ENDLESS
 from tests.processes import ROOT, wait_until
-from tests.records import counters_after, events_of, record, scalars, table
+from tests.records import counters_after, events_of, record, scalars
 
 RETURNS = np.array([5.0, 10.0, 15.0, np.nan])
 QUICK = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", 1, "--workers", 0)
@@ -98,11 +98,11 @@ def test_a_resumed_run_has_no_gaps_and_no_doubled_steps(tmp_path, open_log):
     log = open_log(2)  # the checkpoint knows of two
     log.commit({}, evaluation=evaluation(2))  # played again
     write(log, 3, 4, 5, evaluated=(5,))
-    found = table(tmp_path / "progress.csv")
+    found = rows(tmp_path)
     assert list(found[0]) == list(COLUMNS)
     assert [row["update"] for row in found] == ["1", "2", "3", "4", "5"]
     assert [float(row["return_mean"]) for row in found] == [11.0, 12.0, 13.0, 14.0, 15.0]
-    first, last = table(tmp_path / "evaluations.csv")
+    first, last = rows(tmp_path, "evaluations.csv")
     assert list(first) == list(EVALUATION_COLUMNS)
     assert first == {
         "update": "2", "frames": "200", "wall_seconds": "3.0", "episodes": "2",
@@ -254,7 +254,7 @@ def test_a_run_goes_on_without_wandb_when_that_fails(tmp_path, open_log):
     assert write(log, 1, 2) == {}
     assert log.told == ["--wandb: the service died. The run goes on without W&B."]
     assert run.finished == 0
-    assert len(table(tmp_path / "progress.csv")) == 2
+    assert len(rows(tmp_path)) == 2
 
 
 def test_wandb_without_a_login_or_a_library_is_one_line(fake_wandb, monkeypatch):

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 from es.algorithm.noise import draw
-from es.errors import RunError
-from es.rollouts.player import InProcessPool, Player
+from es.rollouts.player import Player
 from es.rollouts.tasks import Snapshot, Task
-from tests.fakes import SNAPSHOT, UNLUCKY, Raising, Summing, recipe
+from tests.fakes import SNAPSHOT, Summing, recipe
 
 UNPERTURBED = Task(0, 0, 7, 100)
 
@@ -73,9 +72,3 @@ def test_clipped_rewards_are_added_up_beside_the_return():
         assert result.clipped_return == 6.0
     unclipped = Player(recipe(length=4)).play(snapshot, UNPERTURBED)
     assert unclipped.clipped_return == unclipped.episode_return
-
-
-def test_the_first_exception_in_this_process_ends_the_run(tmp_path):
-    moody = InProcessPool(recipe(Raising, str(tmp_path / "file")))
-    with pytest.raises(RunError, match=r"(?s)seed 13 .*failed \(ValueError: unlucky\).*Traceback"):
-        moody.evaluate(SNAPSHOT, UNLUCKY)

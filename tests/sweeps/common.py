@@ -1,6 +1,5 @@
 """What tests of sweeps share."""
 
-import csv
 from pathlib import Path
 
 import optuna
@@ -9,6 +8,7 @@ from optuna.trial import create_trial
 
 from es import sweep
 from es.sweeps.study import FRAMES, open_study
+from tests.checkpoints import rows
 
 CARTPOLE = ("--env-name", "CartPole-v1", "--max-frames", 12_000, "--seed", 2, "--jobs", 1)
 LR = "[lr]\nchoices = [1e-6, 0.1]"
@@ -39,8 +39,7 @@ def study(directory="here"):
 
 
 def table(directory="here"):
-    with Path(directory, "trials.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    return rows(Path(directory), "trials.csv")
 
 
 def add_trials(command, rates, **more):

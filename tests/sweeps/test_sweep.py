@@ -13,7 +13,7 @@ import pytest
 
 from es.rollouts.processes import CORES
 from es.run import open_directory
-from tests.checkpoints import has_rows, read, rows
+from tests.checkpoints import has_rows, read, rows, settings
 from tests.processes import ROOT, all_gone, descendants, wait_until
 from tests.sweeps.common import CARTPOLE, LR, bad_base, run, space, study, table
 
@@ -82,11 +82,6 @@ def test_a_trial_whose_settings_do_not_fit_fails_with_the_reason(search):
     assert err.count("\n") == 1
 
 
-def saved_seed(path):
-    config = read(path / "latest.safetensors").config
-    return config and config.seed
-
-
 def test_a_sweep_that_is_killed_or_interrupted_continues_its_trials(search, monkeypatch):
     runs = [Path("here/trial-0000"), Path("here/trial-0001")]
     monkeypatch.setenv(CORES, "2")
@@ -102,7 +97,7 @@ def test_a_sweep_that_is_killed_or_interrupted_continues_its_trials(search, monk
             process.kill()
     wait_until(lambda: all_gone(pids))
     before, played = [trial.params for trial in study()], [(path, rows(path)) for path in runs]
-    seeds = [saved_seed(path) for path in runs]
+    seeds = [settings(path / "latest.safetensors").seed for path in runs]
 
     def interrupt():
         wait_until(lambda: all(has_rows(path, len(first) + 3) for path, first in played))
@@ -129,4 +124,4 @@ def test_a_sweep_that_is_killed_or_interrupted_continues_its_trials(search, monk
     for path, first in played:
         assert len(rows(path)) == 60
         assert rows(path)[:3] == first[:3]  # with the same times: they were not played again
-    assert [saved_seed(path) for path in runs] == seeds
+    assert [settings(path / "latest.safetensors").seed for path in runs] == seeds
