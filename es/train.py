@@ -88,11 +88,12 @@ def train(
     if config.seed is None:
         config = dataclasses.replace(config, seed=secrets.randbelow(2**31))
     with closing(console):
-        _try_phases(config, checkpoint)
         phase_begins = False
         while True:
             with ExitStack() as stack:
                 policy = _make_policy(config, checkpoint, console)
+                if not phase_begins:
+                    _try_phases(config, checkpoint)
                 started = run.start(
                     policy, checkpoint, console, stack, adapt_recipe, phase_begins=phase_begins
                 )

@@ -149,3 +149,10 @@ def test_a_wrong_phase_is_one_line(program, table, message):
     assert message in err
     assert err.count("\n") == 1
     assert not Path("checkpoints").exists()
+
+
+def test_what_is_wrong_from_the_beginning_is_no_phase(program):
+    words = phases("[[phase]]\nafter-updates = 1\nlr = 1\n")
+    status, _, err = program(*words, "--env-kwargs", "a=1")
+    assert status == 2
+    assert err.startswith("error: --env-name CartPole-v1 --env-kwargs a=1: ")
