@@ -1,8 +1,8 @@
-"""CartPole that hides its velocities, and a network with a memory, which infers them.
+r"""CartPole that hides its velocities, and a network with a memory, which infers them.
 
-In this folder: python ../main.py --env-name memory:HiddenVelocities-v0 --net memory:GRUPolicy
---net-kwargs units=8 --obs-norm --workers auto --optimizer adam --lr 0.1 --sigma 0.3
---target-return 475
+In this folder: python ../main.py --env-name memory:HiddenVelocities-v0 --net memory:GRUPolicy \
+    --net-kwargs units=8 --obs-norm --workers auto --optimizer adam --lr 0.1 --sigma 0.3 \
+    --target-return 475
 
 With --seed 3 it is solved after 86,000 steps; memory.safetensors holds that policy.
 """

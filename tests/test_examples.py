@@ -31,7 +31,7 @@ def flags(name: str) -> list[str]:
     """The flags of the command in the text that an example begins with."""
     text = (EXAMPLES / name).read_text().split('"""')[1]
     (paragraph,) = [part for part in text.split("\n\n") if "main.py" in part]
-    return paragraph.partition("main.py")[2].split()
+    return paragraph.partition("main.py")[2].replace("\\\n", "").split()
 
 
 @pytest.mark.parametrize("name", ["memory.py", "vision.py"])
