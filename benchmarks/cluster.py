@@ -29,7 +29,7 @@ def measure(name: str, n: int, rounds: int) -> str:
     settings: dict[str, Any] = {"size": policy.theta.size, "workers": cores()}
     times: dict[str, list[float]] = {"local": [], "ray": []}
     with contextlib.ExitStack() as stack:
-        local = WorkerPool(policy.recipe, members=n, **settings)
+        local = WorkerPool(policy.recipe, **settings)
         stack.callback(local.close)
         variables = {PRELOAD: name}
         ray = open_ray(LOCAL, policy.recipe, preload=FOR_WORKERS, variables=variables, **settings)

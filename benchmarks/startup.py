@@ -29,7 +29,7 @@ from es.rollouts.tasks import Snapshot, make_tasks
 from es.rollouts.pool import WorkerPool
 from es.policy import make_policy
 policy = make_policy(Config(env_name=sys.argv[1], seed=1), None)
-pool = WorkerPool(policy.recipe, size=policy.theta.size, members={WORKERS})
+pool = WorkerPool(policy.recipe, size=policy.theta.size, workers={WORKERS})
 while not all(worker.ready for worker in pool._workers.values()):
     pool.collect()
 seconds = time.time() - psutil.Process().create_time()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = "evolution-strategies-checkpoint-5"
-OLDER_FORMAT = "evolution-strategies-checkpoint-4"  # of version 0.2
 LATEST, BEST = "latest.safetensors", "best.safetensors"
 OPTIMIZER, NORMALIZER, VBN_BATCH, SPREAD = "optimizer.", "normalizer.", "vbn_batch", "sigma.spread"
 RECENT = 3  # unperturbed returns whose mean has to reach the target before an evaluation
@@ -153,7 +152,7 @@ def _read(path: str) -> Checkpoint:
     with safe_open(path, "pt") as file:
         metadata = file.metadata() or {}
         tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if metadata.get("format") not in (FORMAT, OLDER_FORMAT):
+    if metadata.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     if metadata["crc32"] != checksum(metadata["values"], tensors):
         raise ValueError("its checksum is wrong")

@@ -399,7 +399,7 @@ class Config:
     list_envs: tuple[str, ...] | None = watching(
         None,
         "List the names of all environments, or those that contain one of these words or are of a "
-        "module (MODULE:) with their spaces, then end.",
+        "module (MODULE:), and the settings files for them, then end.",
     )
     version: bool = watching(False, "Print the version, then end.")
 

@@ -7,11 +7,9 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from es.algorithm.noise import SumNoise, weighted_sum
 from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, LATEST, Checkpoint, Counters, replace, writable
 from es.config import PHASE_STARTS, Config, flag_with_value
@@ -177,10 +175,10 @@ def start(
     path, resumed = destination(config, checkpoint)
     if checkpoint and not checkpoint.config:
         checkpoint = None  # weights alone, which the policy has
-    pool, sum_noise = start_pool(policy, console, adapt_recipe)
+    pool = start_pool(policy, console, adapt_recipe)
     stack.callback(pool.close)
     # The workers start while the optimiser's modules are imported here.
-    strategy = Strategy(policy.theta, config, sum_noise)
+    strategy = Strategy(policy.theta, config, threads=cores())
     if checkpoint:
         restore_strategy(strategy, checkpoint, config)
     directory, lock = (path, open_directory(path)) if resumed else open_new(path)
@@ -218,39 +216,36 @@ def start(
     return StartedRun(policy, strategy, counters, pool, log, directory)
 
 
-def start_pool(
-    policy: Policy, console: Console, adapt_recipe: AdaptRecipe | None
-) -> tuple[Pool, SumNoise]:
-    """Return the pool that plays, and the function that sums noise."""
-    config, recipe = policy.config, policy.recipe
-    sum_here = partial(weighted_sum, threads=cores())
-    if config.workers == 0:
-        return InProcessPool(recipe), sum_here
+def start_pool(policy: Policy, console: Console, adapt_recipe: AdaptRecipe | None) -> Pool:
+    """Return the pool that plays."""
+    config, recipe, workers = policy.config, policy.recipe, policy.config.workers
+    if workers == 0:
+        return InProcessPool(recipe)
     if adapt_recipe:
         recipe = adapt_recipe(recipe)
     settings: dict[str, Any] = {
         "size": policy.theta.size,
         "inputs": policy.inputs,
         "relative_sigma": config.sigma_adapt,
-        "workers": config.workers,
         "timeout": config.rollout_timeout,
         "say": console.say,
     }
     if config.ray is None:
-        return WorkerPool(recipe, members=config.n + 1, **settings), sum_here
-    from es.cluster.pool import open_ray, sum_on_nodes
+        if workers is None:
+            workers = config.n + 1  # one for each perturbation and one for the policy itself
+        return WorkerPool(recipe, workers=cores() if workers == "auto" else workers, **settings)
+    from es.cluster.pool import open_ray
 
     console.say(f"Connecting to Ray (--ray {config.ray}) ...")
-    pool = open_ray(
+    return open_ray(
         config.ray,
         recipe,
+        workers=None if workers == "auto" else workers,
         patience=config.ray_timeout,
         preload=modules_for_workers(config.net),
         variables={PRELOAD: config.env_name},
-        search_here=bool(config.user_modules),
         **settings,
     )
-    return pool, partial(sum_on_nodes, pool)
 
 
 def restore_strategy(strategy: Strategy, checkpoint: Checkpoint, config: Config) -> None:

@@ -251,16 +251,27 @@ def from_keywords(keywords: Mapping[str, Any]) -> dict[str, Any]:
         name = field_name(key, "arguments")
         if name not in KEYWORDS:
             raise UsageError(f"{name} belongs on the command line; load_policy plays a policy")
-        words = tuple(_words(name, value))
-        values[name] = words if KINDS[name].is_list or len(words) != 1 else words[0]
+        values[name] = _plain(name, value)
     return from_mapping(values, "arguments")
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return the value of a keyword as a settings file has it."""
+    if name == "phase" and all(isinstance(table, Mapping) for table in value):
+        return [
+            {key: _plain(key.replace("-", "_"), item) for key, item in table.items()}
+            for table in value
+        ]
+    words = tuple(_words(name, value))
+    is_list = name in KINDS and KINDS[name].is_list
+    return words if is_list or len(words) != 1 else words[0]
 
 
 def _words(name: str, value: Any) -> Iterator[Any]:
     """Yield the words of a setting on the command line: lists and dicts hold more of them."""
     if hasattr(value, "tolist"):  # of NumPy or torch
         value = value.tolist()
-    if isinstance(value, Mapping) and name != "phase":
+    if isinstance(value, Mapping):
         yield from (f"{key}={_literal(name, key, item)}" for key, item in value.items())
     elif isinstance(value, list | tuple):
         for item in value:

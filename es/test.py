@@ -1,6 +1,5 @@
 """Play checkpoints and score them: in a window, as videos, or without pictures."""
 
-import itertools
 import json
 import math
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import gymnasium
 from rich.console import Console as RichConsole
 
+from es.algorithm.noise import Stream, derive_seeds
 from es.algorithm.shaping import mean_and_std
 from es.checkpoint import Checkpoint
 from es.config import Config
@@ -36,9 +36,9 @@ from es.reports.video import (
     make_drawn,
 )
 from es.rollouts.episode import Actor, Episode, close, rollout
-from es.rollouts.tasks import evaluation_seeds
 
 EPISODES, RECORDED_EPISODES = 10, 1  # where --episodes is not given
+MOST_EPISODES = 10_000  # in a window, which somebody closes before
 
 
 def test(
@@ -85,7 +85,8 @@ def _test(
     if several:
         say(f"{config.restore}, update {update}:")
     # The scores are those of the run's own evaluation, which has the same seeds.
-    all_seeds = evaluation_seeds(config.seed or 0, policy.update)
+    count = _count(config, several)
+    all_seeds = derive_seeds(config.seed or 0, policy.update, Stream.EVALUATION, count)
     seeds: list[int] = []
     episodes: list[Episode] = []
     ended: WindowClosed | Interrupted | None = None
@@ -95,7 +96,7 @@ def _test(
             stack.callback(video.discard)  # unless it is saved
         try:
             with RichConsole(quiet=quiet).status("") as status:  # on a terminal alone
-                for seed in itertools.islice(all_seeds, _count(config, several)):
+                for seed in all_seeds:
                     status.update(f"Playing episode {len(episodes) + 1} ...")
                     with interrupts.allowed():
                         episode = _play(env, actor, seed, cap, config.env_name)
@@ -170,8 +171,8 @@ def _make(policy: Policy, update: int | None, several: bool) -> tuple[gymnasium.
     return ShowFrames(drawn, video, "--video"), video
 
 
-def _count(config: Config, several: bool) -> int | None:
-    """Return how many episodes to play; None: until the window is closed.
+def _count(config: Config, several: bool) -> int:
+    """Return how many episodes to play at most; a window can be closed before.
 
     several: of each of several checkpoints.
     """
@@ -179,7 +180,7 @@ def _count(config: Config, several: bool) -> int | None:
         return config.episodes or RECORDED_EPISODES
     if config.no_render or config.json:
         return EPISODES
-    return 1 if several else None
+    return 1 if several else MOST_EPISODES
 
 
 def _finite(number: float) -> float | None:

@@ -119,10 +119,8 @@ def pool() -> Iterator[Callable[..., WorkerPool]]:
     """Makes pools, which do not outlive the test."""
     opened: list[WorkerPool] = []
 
-    def make(
-        made_of: Recipe | None = None, workers: Any = 2, tasks: int = 10, **more: Any
-    ) -> WorkerPool:
-        pool = WorkerPool(made_of or recipe(), size=10, members=tasks, workers=workers, **more)
+    def make(made_of: Recipe | None = None, workers: int = 2, **more: Any) -> WorkerPool:
+        pool = WorkerPool(made_of or recipe(), workers=workers, size=10, **more)
         opened.append(pool)
         return pool
 

@@ -16,7 +16,6 @@ import torch
 
 from es.checkpoint import (
     FORMAT,
-    OLDER_FORMAT,
     Checkpoint,
     Counters,
     checksum,
@@ -72,17 +71,6 @@ def test_what_is_saved_is_loaded():
     least = Checkpoint({}, Config(lr=0.1, seed=1))
     save(least, PATH)
     assert same(load(str(PATH)), least)
-
-
-def test_a_checkpoint_of_version_0_2_is_loaded():
-    saved = example()
-    save(saved, PATH)
-    tensors, values = contents()
-    for name in ("missed_update", "missed_return"):  # an early one has none of these
-        del values["counters"][name]
-    older = {"environment": {"id": "CartPole-v1"}, "network": {"kind": "mlp"}, "history": {}}
-    write(tensors, values | older, format=OLDER_FORMAT)
-    assert same(load(str(PATH)), saved)
 
 
 def test_the_documented_lines_play_a_policy_in_plain_torch():

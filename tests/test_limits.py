@@ -39,4 +39,4 @@ def test_a_worker_that_cannot_be_started_ends_the_run(monkeypatch):
     monkeypatch.setattr("multiprocessing.process.BaseProcess.start", start)
     monkeypatch.setattr(pool_module, "PAUSE_SECONDS", 0.01)
     with pytest.raises(LimitError, match=SAID):
-        WorkerPool(recipe(), size=10, members=2)
+        WorkerPool(recipe(), workers=2, size=10)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,10 @@ from es import run
 from es.checkpoint import Checkpoint, Counters
 from es.config import Config
 from es.errors import UsageError
+from es.policy import make_policy
+from es.reports.console import Console
+from es.rollouts.pool import WorkerPool
+from es.rollouts.processes import cores
 from tests.checkpoints import RUN, read, rows, same, same_run, settings, timeless
 from tests.conftest import CARTPOLE
 from tests.processes import ROOT
@@ -199,7 +204,7 @@ def test_an_interrupt_while_noise_is_summed_does_not_wait_and_loses_no_update(pr
         raise AssertionError("the sum went on")
 
     with monkeypatch.context() as patch:
-        patch.setattr("es.run.weighted_sum", sum_for_long)
+        patch.setattr("es.algorithm.strategy.weighted_sum", sum_for_long)
         status, out, _ = program(*carried_on)
     assert status == 130
     assert "\nInterrupted after 1 update," in out
@@ -321,6 +326,17 @@ def test_a_target_that_was_met_otherwise_is_not_met(program):
     status, out, _ = program(*again, "--env-kwargs", "g=30", "--max-gradient-updates", 6)
     assert status == 0
     assert out.startswith("Solved")
+
+
+# ---- workers ----
+
+
+@pytest.mark.parametrize(("workers", "count"), [(None, 7), ("auto", cores()), (3, 3)])
+def test_the_default_is_a_worker_for_each_perturbation_and_one_for_the_policy(workers, count):
+    policy = make_policy(Config(env_name="CartPole-v1", n=6, seed=1, workers=workers), None)
+    with closing(run.start_pool(policy, Console(silent=True), None)) as pool:
+        assert isinstance(pool, WorkerPool)
+        assert len(pool.pids) == count
 
 
 # ---- limits ----

@@ -310,6 +310,7 @@ def test_keywords_may_be_values_of_python_and_numpy():
             "env_kwargs": [{"g": np.float64(9.5)}], "hidden_sizes": np.array([8, 4]),
             "n": np.int64(4), "run_dir": Path("here"), "target_return": None,
             "env_wrapper": [(TimeLimit, {"max_episode_steps": 7}), FlattenObservation],
+            "phase": [{"after-updates": 1, "lr": np.float64(0.1), "env_kwargs": {"g": 5}}],
         }
     )  # fmt: skip
     wrappers = (
@@ -320,6 +321,7 @@ def test_keywords_may_be_values_of_python_and_numpy():
     assert found == {
         "env_kwargs": ("g=9.5",), "hidden_sizes": (8, 4), "n": 4, "run_dir": "here",
         "target_return": None, "env_wrapper": wrappers,
+        "phase": ({"after_updates": 1, "lr": 0.1, "env_kwargs": ("g=5",)},),
     }  # fmt: skip
     assert from_keywords({"hidden_sizes": 3, "env_wrapper": TimeLimit}) == {
         "hidden_sizes": (3,),

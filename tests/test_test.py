@@ -4,12 +4,11 @@ import json
 import os
 import re
 import shlex
-from itertools import islice
 
 import numpy as np
 import pytest
 
-from es.rollouts.tasks import evaluation_seeds
+from es.algorithm.noise import Stream, derive_seeds
 from tests.checkpoints import read
 
 
@@ -157,7 +156,7 @@ def test_json_is_one_line_of_what_is_printed_else(program, run):
         "checkpoint": run, "env_name": "CartPole-v1", "update": 3, "seed": 1,
         "stochastic_start": 0, "episodes": 3, "mean": np.mean(returns), "std": np.std(returns),
         "min": min(returns), "max": max(returns), "returns": returns, "lengths": returns,
-        "seeds": [*islice(evaluation_seeds(1, 3), 3)],
+        "seeds": derive_seeds(1, 3, Stream.EVALUATION, 3),
     }  # fmt: skip
 
 

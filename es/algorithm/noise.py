@@ -4,9 +4,8 @@ Every generator of a run is made from (run seed, update, stream, index), so that
 neither on the number of workers nor on earlier draws.
 """
 
-import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
 
@@ -17,11 +16,8 @@ FloatArray = npt.NDArray[np.float32]
 DoubleArray = npt.NDArray[np.float64]
 # Seeds, each with the weight of its noise, or with that and the weight of its noise^2 - 1.
 Weights = Sequence[tuple[int, float]] | Sequence[tuple[int, float, float]]
-SumNoise = Callable[[Weights, int, float], FloatArray]  # `weighted_sum`, here or elsewhere
 
 WORTH_THREADS = 50_000  # numbers; for fewer, a thread takes longer than drawing them
-# Noise is summed in a tree, so that the nodes of a cluster can sum parts of it to the same bits.
-LEAF, FAN = 64, 8
 
 
 class Stream(IntEnum):
@@ -85,19 +81,17 @@ def draw(seed: int, out: FloatArray, fraction: float = 1.0) -> FloatArray:
 def weighted_sum(
     weights: Weights, size: int, fraction: float = 1.0, *, threads: int = 1
 ) -> FloatArray:
-    """Return the sum of weight * noise over all seeds, (size,) float32.
+    """Return the sum of weight * noise over all seeds in their order, (size,) float32.
 
     Where seeds have two weights, return the sums of the first * noise and of the second *
-    (noise^2 - 1), (2, size); each noise is drawn once for both.
-
-    The shape of the sum's tree depends on the number of seeds alone, not on that of threads: each
-    leaf sums LEAF seeds in order, `tree_sum` sums the leaves. So other nodes can sum leaves.
-    fraction: as for `draw`.
+    (noise^2 - 1), (2, size); each noise is drawn once for both. fraction: as for `draw`. threads:
+    they draw the noise; the sum does not depend on their number.
     """
     if size < WORTH_THREADS:
         threads = 1
     rows = len(weights[0]) - 1 if weights else 1
     buffers = [np.empty((rows, size), np.float32) for _ in range(threads)]
+    total = np.zeros((rows, size), np.float32)
 
     def rebuild(index: int) -> FloatArray:
         seed, *factors = weights[index]
@@ -109,39 +103,12 @@ def weighted_sum(
         terms *= np.array(factors, np.float32)[:, np.newaxis]
         return terms
 
-    def leaf(number: int) -> FloatArray:
-        total = np.zeros((rows, size), np.float32)
-        end = min((number + 1) * LEAF, len(weights))
-        for start in range(number * LEAF, end, threads):  # one noise for each buffer
-            for noise in in_parallel(rebuild, range(start, min(start + threads, end))):
-                total += noise
-        return total
-
     with ThreadPoolExecutor(threads) as executor:
         in_parallel = executor.map if threads > 1 else map
-        total = _tree(leaf, range(max(1, math.ceil(len(weights) / LEAF))))
+        for start in range(0, len(weights), threads):  # one noise for each buffer
+            for terms in in_parallel(rebuild, range(start, min(start + threads, len(weights)))):
+                total += terms
     return total if rows == 2 else total[0]
-
-
-def tree_sum(parts: Sequence[FloatArray]) -> FloatArray:
-    """Return the sum of arrays of one shape: FAN at a time in order, then FAN of these sums, ...
-
-    The result is the same for the sums of single leaves and for those of FAN leaves each.
-    """
-    return _tree(lambda number: parts[number].copy(), range(len(parts)))
-
-
-def _tree(part: Callable[[int], FloatArray], numbers: range) -> FloatArray:
-    # part: makes a new array.
-    if len(numbers) == 1:
-        return part(numbers[0])
-    span = 1
-    while span * FAN < len(numbers):
-        span *= FAN
-    total = _tree(part, numbers[:span])
-    for start in range(span, len(numbers), span):
-        total += _tree(part, numbers[start : start + span])
-    return total
 
 
 def perturb(

@@ -11,7 +11,6 @@ from es.algorithm.noise import (
     DoubleArray,
     FloatArray,
     Stream,
-    SumNoise,
     derive_seeds,
     draw,
     perturb,
@@ -37,18 +36,15 @@ class Strategy:
     """Evolution Strategies (Salimans et al. 2017, section 2).
 
     theta: (P,) float32, the parameters, updated in place. settings: an `es.config.Config`, or any
-    object with its fields of the algorithm; `seed` is an integer. sum_noise: rebuilds and sums the
-    noise.
+    object with its fields of the algorithm; `seed` is an integer. threads: they rebuild the noise.
 
     update: the number of updates so far. sigma, lr: of the next update, lr without its schedule.
     relative_sigma: (P,) float32, with --sigma-adapt: each parameter's sigma relative to `sigma`,
     with a mean square of 1.
     """
 
-    def __init__(
-        self, theta: FloatArray, settings: Any, sum_noise: SumNoise = weighted_sum
-    ) -> None:
-        self.theta, self.settings, self._sum_noise = theta, settings, sum_noise
+    def __init__(self, theta: FloatArray, settings: Any, *, threads: int = 1) -> None:
+        self.theta, self.settings, self._threads = theta, settings, threads
         self.n, self.seed = settings.n, settings.seed
         self.update, self.sigma, self.lr = 0, settings.sigma, settings.step_size
         self.relative_sigma = np.ones_like(theta) if settings.sigma_adapt else None
@@ -121,16 +117,16 @@ class Strategy:
         of all sigmas.
         """
         values = np.asarray(returns, dtype=np.float64)
-        fraction = self.settings.param_fraction
+        size, fraction = self.theta.size, self.settings.param_fraction
         weights, count = self._weights(values)
         seeds, change = self._seeds(values.size), None
         if self.relative_sigma is None or not weights.any():
             pairs = [pair for pair in zip(seeds, weights, strict=True) if pair[1] != 0]
-            gradient = self._sum_noise(pairs, self.theta.size, fraction)
+            gradient = weighted_sum(pairs, size, fraction, threads=self._threads)
         else:
             advantages = self._advantages(values) / len(seeds)
             triples = list(zip(seeds, weights.tolist(), advantages.tolist(), strict=True))
-            gradient, squares = self._sum_noise(triples, self.theta.size, fraction)
+            gradient, squares = weighted_sum(triples, size, fraction, threads=self._threads)
             change = (self.settings.sigma_lr * squares).clip(-MOST_CHANGE, MOST_CHANGE)
         gradient *= np.float32(1 / (count * self.sigma * fraction))
         if self.relative_sigma is not None:

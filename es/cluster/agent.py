@@ -4,12 +4,10 @@ import pickle
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from es.algorithm.noise import LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.checkpoint import versions
 from es.errors import TaskError
 from es.rollouts.pool import WorkerPool
@@ -40,23 +38,19 @@ class Agent:
         workers: int,
         recipe: bytes,
         preload: Sequence[str],
-        search_here: bool,
         settings: Mapping[str, Any],
     ) -> None:
         # Otherwise every worker process runs the actor's main program, which imports Ray.
         vars(sys.modules["__main__"]).pop("__file__", None)
         hide_checkout()
-        if search_here:
-            search_last()
+        search_last()
         start_forkserver(preload)
         self._said: list[str] = []
-        self._workers = workers
         self._indexes = np.zeros(0, np.int64)  # in the master's batch, of the pool's tasks
         self._no_results = np.zeros(0, result_type(settings.get("inputs", 0)))
         self._pool = WorkerPool(
             pickle.loads(recipe),  # noqa: S301 (from the master)
             workers=workers,
-            members=workers,
             say=self._said.append,
             **settings,
         )
@@ -90,20 +84,6 @@ class Agent:
         results["index"] = self._indexes[results["index"]]
         said, self._said[:] = self._said[:], []
         return Report(results, len(self._pool.pids), said, error)
-
-    def sum_noise(self, weights: Weights, size: int, fraction: float) -> FloatArray:
-        """Return `noise.weighted_sum`, made by threads: the workers are idle now."""
-        leaves = [weights[start : start + LEAF] for start in range(0, len(weights), LEAF)]
-        threads = max(1, self._workers // len(leaves))
-        with ThreadPoolExecutor(len(leaves)) as executor:
-            sums = executor.map(
-                lambda leaf: weighted_sum(leaf, size, fraction, threads=threads), leaves
-            )
-            return tree_sum([*sums])
-
-    def add_up(self, *parts: FloatArray) -> FloatArray:
-        """Return `noise.tree_sum` of other nodes' sums."""
-        return tree_sum(parts)
 
     def close(self) -> None:
         """End the workers."""

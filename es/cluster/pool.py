@@ -8,7 +8,6 @@ are played on others, which changes no result: an episode depends on its task al
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import pickle
 import tempfile
 import threading
@@ -17,9 +16,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from es.algorithm.noise import FAN, LEAF, FloatArray, Weights, tree_sum, weighted_sum
 from es.checkpoint import versions
 from es.cluster.agent import Agent, Report
 from es.cluster.connection import LOCAL, connect, disconnect
@@ -36,7 +34,6 @@ WATCH_SECONDS = 0.5  # between looks at the list of nodes
 FRESH_SECONDS = 5.0  # no agent is started from an older list of nodes
 RETRY_SECONDS = 5.0  # before a node without an agent is tried again
 CLOSE_SECONDS = 1.0  # for idle agents to end their workers
-WORTH_SENDING = 50_000_000  # random numbers; fewer are drawn here in less time than sending takes
 
 
 def open_ray(
@@ -61,15 +58,6 @@ def open_ray(
     return RemotePool(make, patience=patience, say=say)
 
 
-def sum_on_nodes(
-    pool: RemotePool, weights: Weights, size: int, fraction: float = 1.0
-) -> FloatArray:
-    """Return `noise.weighted_sum`, to the bit, summed on the nodes if that is faster."""
-    if len(weights) * size < WORTH_SENDING:
-        return weighted_sum(weights, size, fraction, threads=cores())
-    return pool.call("sum_noise", weights, size, fraction)
-
-
 class Node:
     """A living node of the cluster with its agent. name: for the user.
 
@@ -88,11 +76,10 @@ class Node:
 class RayPool:
     """Workers on every node of the cluster at `address`.
 
-    recipe: pickled. workers: processes on each node; None and 'auto': one per CPU. patience: raise
+    recipe: pickled. workers: processes on each node; None: one per CPU. patience: raise
     ClusterError after so many seconds without any worker. preload, variables: modules and
-    environment variables for the processes that workers are forked from. search_here: whether
-    agents search the folder that is sent to them for modules. settings: further arguments of the
-    nodes' `WorkerPool`. Raise UsageError if there is no cluster.
+    environment variables for the processes that workers are forked from. settings: further
+    arguments of the nodes' `WorkerPool`. Raise UsageError if there is no cluster.
     """
 
     def __init__(
@@ -100,17 +87,16 @@ class RayPool:
         address: str,
         recipe: bytes,
         *,
-        workers: int | Literal["auto"] | None = None,
+        workers: int | None = None,
         patience: float,
         preload: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
-        search_here: bool = False,
         say: Callable[[str], None] = print,
         **settings: Any,
     ) -> None:
         self._say, self._patience = say, patience
-        self._workers_per_node = workers if isinstance(workers, int) else None
-        self._agent_arguments = recipe, preload, search_here, settings
+        self._workers_per_node = workers
+        self._agent_arguments = recipe, preload, settings
         self._nodes: dict[str, Node] = {}  # those with an agent
         self._retry_at: dict[str, float] = {}
         self._said_once: set[str] = set()
@@ -160,42 +146,6 @@ class RayPool:
                 unfinished -= before - len(node.tasks)
             progress(len(tasks) - unfinished)
         return results
-
-    def sum_noise(
-        self, weights: Weights, size: int, fraction: float, progress: Progress
-    ) -> FloatArray:
-        """Return `noise.weighted_sum`, to the bit, summed by the nodes.
-
-        progress: called while they do. The part of a node that is lost is summed here.
-        """
-        import ray
-        from ray.exceptions import RayError
-
-        here = partial(weighted_sum, size=size, fraction=fraction, threads=cores())
-        free = [node.agent for node in self._ready if node.call is None]
-        if not free:
-            return here(weights)
-        span = FAN * LEAF  # one node's part
-        agents = itertools.cycle(free)
-        sums = [
-            next(agents).sum_noise.remote(weights[start : start + span], size, fraction)
-            for start in range(0, len(weights), span)
-        ]
-        while len(sums) > FAN:  # nodes add these sums too, so that little is sent here
-            sums = [
-                next(agents).add_up.remote(*sums[start : start + FAN])
-                for start in range(0, len(sums), FAN)
-            ]
-            span *= FAN
-        while ray.wait(sums, num_returns=len(sums), timeout=WAKE_SECONDS)[1]:
-            progress(0)
-        parts: list[FloatArray] = []
-        for number, one in enumerate(sums):
-            try:
-                parts.append(ray.get(one))
-            except RayError:  # `_reports` finds the loss when the node is to play
-                parts.append(here(weights[number * span : (number + 1) * span]))
-        return tree_sum(parts)
 
     def describe(self) -> str:
         """Return the numbers of nodes and workers, in words."""

@@ -298,19 +298,13 @@ class Table(GrowingFile):
         self._waiting += ",".join(map(str, row)).encode() + b"\n"
 
     def _drop_rows_after(self, update: int, width: int) -> None:
-        """Keep the whole rows up to `update`. A full disk may have torn a line.
-
-        The file may be of an earlier version, which had fewer columns.
-        """
-        header, *lines = self._path.read_bytes().splitlines(keepends=True) or [self._header]
-        width_then = len(header.split(b","))
-        missing = b",nan" * (width - width_then)
+        """Keep the whole rows up to `update`. A full disk may have torn a line."""
         kept = [self._header]
-        for line in lines:
+        for line in self._path.read_bytes().splitlines(keepends=True):
             cells = line.split(b",")
-            whole = len(cells) == width_then and line.endswith(b"\n") and cells[0].isdigit()
+            whole = len(cells) == width and line.endswith(b"\n") and cells[0].isdigit()
             if whole and self.last < int(cells[0]) <= update:
-                kept.append(line[:-1] + missing + b"\n")
+                kept.append(line)
                 self.last = int(cells[0])
         replace(self._path, b"".join(kept))
 

@@ -52,8 +52,10 @@ class ShowFrames(gymnasium.Wrapper):
 
     def close(self) -> None:
         """Close the viewer and the environment."""
-        self._viewer.close()
-        super().close()
+        try:
+            self._viewer.close()
+        finally:
+            super().close()
 
     def _show(self) -> None:
         pixels = draw(self.env, f"{self._flag}: ", "give --no-render")

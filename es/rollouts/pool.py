@@ -15,13 +15,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from multiprocessing import connection
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from torch import multiprocessing
 
 from es.errors import RunError, TaskError, counted, limit_error
-from es.rollouts.processes import cores, end_group, starting_helper
+from es.rollouts.processes import end_group, starting_helper
 from es.rollouts.tasks import (
     FAILURES,
     TASK,
@@ -83,32 +83,35 @@ class Worker:
 class WorkerPool(Pool):
     """Persistent worker processes.
 
-    size: P, the number of parameters. inputs: the size of observations if these are normalised.
-    relative_sigma: whether snapshots have one. workers: the number of processes; None: `members`;
-    'auto': one per core. timeout: seconds after which an episode hangs. say: shows a line to the
-    user. Raise LimitError if the system allows no more processes.
+    workers: the number of processes. size: P, the number of parameters. inputs: the size of
+    observations if these are normalised. relative_sigma: whether snapshots have one. timeout:
+    seconds after which an episode hangs. say: shows a line to the user. Raise LimitError if the
+    system allows no more processes.
     """
 
     def __init__(
         self,
         recipe: Recipe,
         *,
+        workers: int,
         size: int,
-        members: int,
         inputs: int = 0,
         relative_sigma: bool = False,
-        workers: int | Literal["auto"] | None = None,
         timeout: float | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
-        count = members if workers is None else cores() if workers == "auto" else workers
         self._context, self._recipe = multiprocessing.get_context("forkserver"), recipe
         self._timeout, self._say = timeout, say
         self._reader, self._writer = self._context.Pipe(duplex=False)
         os.set_blocking(self._writer.fileno(), False)
         self._unwritten = memoryview(b"")  # tasks that do not fit into the pipe yet
         self._shared = Shared(
-            self._context, self._reader, size, inputs, relative_sigma=relative_sigma, workers=count
+            self._context,
+            self._reader,
+            size,
+            inputs,
+            relative_sigma=relative_sigma,
+            workers=workers,
         )
         self._workers: dict[int, Worker] = {}
         self._selector = selectors.DefaultSelector()
@@ -117,7 +120,7 @@ class WorkerPool(Pool):
         self._tasks, self._results = np.zeros(0, TASK), np.zeros(0, result_type(inputs))
         self._failures: Counter[int] = Counter()  # by task
         try:
-            for number in range(count):
+            for number in range(workers):
                 self._start(number)
         except BaseException:
             self.close()

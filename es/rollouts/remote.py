@@ -80,11 +80,7 @@ class RemotePool(Pool):
 
         Raise the pool's errors, and ClusterError if the process is given up.
         """
-        return self.call("evaluate", *self._submitted, progress=progress)
-
-    def call(self, method: str, *arguments: Any, progress: Progress | None = None) -> Any:
-        """Call a method of the pool, with a callback for its progress as the last argument."""
-        return self._ask((method, arguments), progress)
+        return self._ask(self._submitted, progress)
 
     def describe(self) -> str:
         """Return the number of workers, in words."""
@@ -101,19 +97,17 @@ class RemotePool(Pool):
         end_group(self._process.pid)  # workers then end with what their environments have started
         self._process.wait()
 
-    def _ask(
-        self, request: tuple[str, tuple[Any, ...]] | None, progress: Progress | None = None
-    ) -> Any:
-        """Return the answer to a request. If the process dies, ask another one.
+    def _ask(self, batch: tuple[Snapshot, Tasks] | None, progress: Progress | None = None) -> Any:
+        """Return the results of a batch. If the process dies, ask another one.
 
-        request: a method and its arguments; None to make the pool alone.
+        batch: None to make the pool alone.
         """
         deaths, deadline = 0, time.monotonic() + self._patience
         while True:
             try:
                 if self._link is None:
                     self._start()
-                return self._answer(request, progress) if request else None
+                return self._answer(batch, progress) if batch else None
             except EOFError as error:
                 cause = str(error)
             self.close()
@@ -178,7 +172,7 @@ def serve() -> None:
 
 
 def _serve(link: Connection) -> None:
-    """Answer requests. Raise EOFError when the program closes the connection, also in a batch."""
+    """Play batches. Raise EOFError when the program closes the connection, also in a batch."""
 
     def say(line: str) -> None:
         link.send(("say", line, ""))
@@ -192,6 +186,5 @@ def _serve(link: Connection) -> None:
     with closing(make(say=say)) as pool:
         link.send(("value", None, pool.describe()))
         while True:
-            method, arguments = link.recv()
-            value = getattr(pool, method)(*arguments, progress)
-            link.send(("value", value, pool.describe()))
+            results = pool.evaluate(*link.recv(), progress)
+            link.send(("value", results, pool.describe()))

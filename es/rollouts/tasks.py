@@ -134,14 +134,6 @@ def training_tasks(
     return make_tasks(np.repeat(np.asarray(members), episodes, axis=0), each, cap)
 
 
-def evaluation_seeds(seed: int, update: int) -> Iterator[int]:
-    """Yield the seeds of the episodes of the evaluation after `update` updates, without end."""
-    done, count = 0, 100
-    while True:
-        yield from derive_seeds(seed, update, Stream.EVALUATION, count)[done:]
-        done, count = count, 2 * count  # the work is proportional to the number of seeds
-
-
 def evaluation_tasks(seed: int, update: int, episodes: int, cap: int) -> Tasks:
     """Return the tasks of an evaluation of the unperturbed parameters, (episodes,)."""
     seeds = derive_seeds(seed, update, Stream.EVALUATION, episodes)

@@ -1,16 +1,12 @@
 import math
 
 import numpy as np
-import pytest
 
 from es.algorithm.noise import (
-    FAN,
-    LEAF,
     WORTH_THREADS,
     Stream,
     derive_seeds,
     draw,
-    tree_sum,
     weighted_sum,
 )  # fmt: skip
 
@@ -35,49 +31,14 @@ def test_a_weighted_sum_runs_in_order_with_any_number_of_threads():
 
 def test_a_second_weight_sums_the_squares_less_1_too():
     size = WORTH_THREADS
-    seeds = range(LEAF + 5)
-    weights = [(seed, math.sin(seed), math.cos(seed)) for seed in seeds]
-    first = weighted_sum([(seed, math.sin(seed)) for seed in seeds], size)
-    leaves = np.zeros((2, size), np.float32)
-    for seed in seeds:
-        squares = draw(seed, np.empty(size, np.float32)) ** 2 - 1
-        leaves[seed // LEAF] += squares * np.float32(math.cos(seed))
+    weights = [(seed, math.sin(seed), math.cos(seed)) for seed in range(7)]
+    expected = np.zeros((2, size), np.float32)
+    for seed, weight, second in weights:
+        noise = draw(seed, np.empty(size, np.float32))
+        expected[0] += noise * np.float32(weight)
+        expected[1] += (noise**2 - 1) * np.float32(second)
     for threads in (1, 3):
-        found = weighted_sum(weights, size, threads=threads)
-        assert np.array_equal(found, np.stack([first, leaves[0] + leaves[1]]))
-    parts = [weighted_sum(weights[:LEAF], size), weighted_sum(weights[LEAF:], size)]
-    assert np.array_equal(tree_sum(parts), found)
-
-
-def in_a_tree(weights, size):
-    """Level by level: LEAF weights in their order, then FAN of the sums below, up to the one."""
-    level = []
-    for start in range(0, len(weights), LEAF):
-        level.append(np.zeros(size, np.float32))
-        for seed, weight in weights[start : start + LEAF]:
-            level[-1] += draw(seed, np.empty(size, np.float32)) * np.float32(weight)
-    while len(level) > 1:
-        above = []
-        for start in range(0, len(level), FAN):
-            above.append(level[start].copy())
-            for part in level[start + 1 : start + FAN]:
-                above[-1] += part
-        level = above
-    return level[0]
-
-
-@pytest.mark.parametrize(
-    "count", [LEAF, LEAF + 1, 3 * LEAF, FAN * LEAF, FAN * LEAF + 1, FAN**2 * LEAF + 7 * LEAF + 5]
-)
-def test_many_are_summed_in_a_tree_of_which_any_leaf_can_be_made_elsewhere(count):
-    weights = [(seed, math.sin(seed)) for seed in range(count)]
-    expected = in_a_tree(weights, 30)
-    assert np.array_equal(weighted_sum(weights, 30), expected)
-    for width in (LEAF, LEAF * FAN):  # leaf by leaf, or so many together
-        parts = [weighted_sum(weights[i : i + width], 30) for i in range(0, count, width)]
-        before = [part.copy() for part in parts]
-        assert np.array_equal(tree_sum(parts), expected)
-        assert np.array_equal(parts, before)
+        assert np.array_equal(weighted_sum(weights, size, threads=threads), expected)
 
 
 def test_a_fraction_of_the_noise_is_the_rest_of_it_set_to_0():

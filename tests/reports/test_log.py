@@ -132,13 +132,6 @@ def test_torn_doubled_and_later_rows_are_dropped(tmp_path, torn):
     assert path.read_bytes() == header + b"".join(lines[:4])
 
 
-def test_rows_of_a_version_with_fewer_columns_are_kept(tmp_path):
-    path = tmp_path / "progress.csv"
-    path.write_bytes(b"update,episodes\n1,4\n2,8\n3,1")
-    assert Table(path, ("update", "episodes", "update_ratio"), 5).last == 2
-    assert path.read_bytes() == b"update,episodes,update_ratio\n1,4,nan\n2,8,nan\n"
-
-
 def fail(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -9,7 +9,6 @@ import pytest
 
 from es.errors import RunError, TaskError
 from es.rollouts.player import InProcessPool
-from es.rollouts.processes import cores
 from es.rollouts.tasks import TASK, Snapshot
 from es.rollouts.worker import IDLE
 from tests.fakes import (
@@ -37,7 +36,7 @@ def expected(tasks, snapshot=SNAPSHOT):
 
 def test_any_number_of_workers_gives_the_results_of_this_process(pool):
     assert expected(TASKS)["index"].tolist() == list(range(10))
-    for workers in (1, 3, None):
+    for workers in (1, 3, 10):
         assert same_results(pool(workers=workers).evaluate(SNAPSHOT, TASKS), expected(TASKS))
 
 
@@ -66,11 +65,6 @@ def test_tasks_can_be_added_to_a_batch_and_collected_as_they_come(pool):
             found.append(growing.collect())
     together = np.concatenate(found)
     assert same_results(together[np.argsort(together["index"])], expected(TASKS))
-
-
-def test_the_default_is_one_worker_per_task(pool):
-    assert len(pool(workers=None, tasks=7).pids) == 7
-    assert len(pool(workers="auto").pids) == cores()
 
 
 def test_far_more_results_than_a_pipe_holds_are_drained(pool):

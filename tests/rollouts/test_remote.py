@@ -18,7 +18,7 @@ from tests.processes import all_gone, descendants, wait_until
 
 
 def remote_pool(made_of, **options):
-    make = partial(WorkerPool, made_of, size=10, members=10, workers=2)
+    make = partial(WorkerPool, made_of, size=10, workers=2)
     return closing(RemotePool(make, **options))
 
 

@@ -1,5 +1,3 @@
-from itertools import islice
-
 import numpy as np
 import pytest
 
@@ -8,8 +6,6 @@ from es.rollouts.tasks import (
     UNPERTURBED,
     Task,
     each_task,
-    evaluation_seeds,
-    evaluation_tasks,
     training_tasks,
 )
 
@@ -56,8 +52,3 @@ def test_further_members_leave_the_tasks_before_them_as_they_are(seeding):
     tasks = training_tasks(1, 2, first, 50, episodes=2, seeding=seeding)
     more = training_tasks(1, 2, [*first, (6, 1), (6, -1)], 50, episodes=2, seeding=seeding)
     assert np.array_equal(more[: len(tasks)], tasks)
-
-
-def test_the_seeds_of_an_evaluation_have_no_end():
-    tasks = evaluation_tasks(1, 2, 1000, 9)
-    assert [*islice(evaluation_seeds(1, 2), 1000)] == tasks["episode_seed"].tolist()
