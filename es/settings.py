@@ -257,14 +257,19 @@ def from_keywords(keywords: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(name: str, value: Any) -> Any:
     """Return the value of a keyword as a settings file has it."""
-    if name == "phase" and all(isinstance(table, Mapping) for table in value):
-        return [
-            {key: _plain(key.replace("-", "_"), item) for key, item in table.items()}
-            for table in value
-        ]
+    if name == "phase":
+        return (
+            [_plain_table(table) for table in value] if isinstance(value, list | tuple) else value
+        )
     words = tuple(_words(name, value))
     is_list = name in KINDS and KINDS[name].is_list
     return words if is_list or len(words) != 1 else words[0]
+
+
+def _plain_table(table: Any) -> Any:
+    if not isinstance(table, Mapping):
+        return table
+    return {key: _plain(str(key).replace("-", "_"), item) for key, item in table.items()}
 
 
 def _words(name: str, value: Any) -> Iterator[Any]:

@@ -38,7 +38,7 @@ from es.reports.video import (
 from es.rollouts.episode import Actor, Episode, close, rollout
 
 EPISODES, RECORDED_EPISODES = 10, 1  # where --episodes is not given
-MOST_EPISODES = 10_000  # in a window, which somebody closes before
+MOST_EPISODES = 10_000  # in a window: more than anybody watches
 
 
 def test(

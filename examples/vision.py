@@ -1,4 +1,4 @@
-r"""A small convolutional network for Atari games, a hundredth of the size of the built-in one.
+r"""A small convolutional network for Atari games. For Pong, it is a hundredth of the built-in one.
 
 In this folder: python ../main.py --env-name PongDeterministic-v4 --net vision:SmallVision \
     --net-kwargs width=8 --workers auto --optimizer adam --lr 0.02 --max-minutes 60

@@ -332,7 +332,9 @@ def test_a_target_that_was_met_otherwise_is_not_met(program):
 
 
 @pytest.mark.parametrize(("workers", "count"), [(None, 7), ("auto", cores()), (3, 3)])
-def test_the_default_is_a_worker_for_each_perturbation_and_one_for_the_policy(workers, count):
+def test_workers_are_one_for_each_perturbation_and_the_policy_unless_a_number_is_given(
+    workers, count
+):
     policy = make_policy(Config(env_name="CartPole-v1", n=6, seed=1, workers=workers), None)
     with closing(run.start_pool(policy, Console(silent=True), None)) as pool:
         assert isinstance(pool, WorkerPool)

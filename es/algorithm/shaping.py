@@ -44,7 +44,7 @@ def group_by_perturbation(
 
     returns, steps: ((n + 1) * episodes,), of each episode. clipped: returns of clipped rewards, to
     learn from. reward_shift: subtracted from the reward of every step. Raise RunError if no
-    perturbation's return is finite.
+    perturbation's return is finite, clipped and as it is.
     """
     played = np.asarray(returns, np.float64).reshape(-1, episodes)
     lengths = np.asarray(steps).reshape(-1, episodes)
@@ -52,7 +52,7 @@ def group_by_perturbation(
     with np.errstate(all="ignore"):  # of infinite returns
         means, fitness = played.mean(axis=1), (learned - reward_shift * lengths).mean(axis=1)
     finite = np.isfinite(fitness[:-1])
-    if not finite.any():
+    if not (finite & np.isfinite(means[:-1])).any():
         raise RunError(f"none of {finite.size} returns is a finite number: {means[0]}, ...")
     # A return that is not finite is worse than all that are.
     worst = np.nextafter(fitness[:-1][finite].min(), -np.inf)

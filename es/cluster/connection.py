@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from es.errors import PROJECT, UsageError
@@ -15,7 +16,7 @@ from es.rollouts.processes import ONE_THREAD
 
 AUTO, LOCAL = "auto", "local"
 # Files not to upload to the nodes. Ray also leaves out what git ignores.
-NOT_SENT = ["*.safetensors", "*.pth", "/checkpoints/", "/benchmarks/", ".*/", "venv/"]
+NOT_SENT = ["*.safetensors", "*.pth", "/checkpoints/", "/benchmarks/", ".*/"]
 CONNECT_SECONDS = 5.0
 DELETE_SECONDS = 3.0
 LONGEST = 300  # characters of a message of Ray
@@ -42,9 +43,9 @@ def connect(address: str, folder: str | None, *, cpus: int, variables: Mapping[s
         own |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
         own["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     else:
-        # The current folder may hold the user's own environment.
-        sent |= {"py_modules": [str(PROJECT / "es")], "working_dir": os.getcwd()}
-        sent["excludes"] = NOT_SENT
+        here = Path.cwd()  # may hold the user's own environment
+        sent |= {"py_modules": [str(PROJECT / "es")], "working_dir": str(here)}
+        sent["excludes"] = [*NOT_SENT, *folders_without_code(here)]
         # Otherwise Ray ends this process if the head node is silent for a minute.
         own["RAY_gcs_rpc_server_reconnect_timeout_s"] = "1000000"
     os.environ.update(own)
@@ -72,6 +73,17 @@ def disconnect(folder: str | None) -> None:
     while folder and os.path.exists(folder) and time.monotonic() < deadline:
         shutil.rmtree(folder, ignore_errors=True)  # a worker may still end, and write
         time.sleep(0.05)
+
+
+def folders_without_code(project: Path) -> list[str]:
+    """Return the folders of virtual environments and runs in a folder, as patterns."""
+    found = []
+    for folder, subfolders, files in os.walk(project):
+        if {"pyvenv.cfg", "progress.csv"} & {*files}:
+            found.append(f"/{Path(folder).relative_to(project)}/")
+            subfolders.clear()
+        subfolders[:] = [name for name in subfolders if not name.startswith((".", "__"))]
+    return found
 
 
 def _refusal(address: str, error: Exception) -> str:

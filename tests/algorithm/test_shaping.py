@@ -134,6 +134,8 @@ def test_one_episode_that_is_no_number_spoils_the_mean():
 def test_no_number_at_all_is_an_error():
     with pytest.raises(RunError, match="none of 2 returns is a finite number: nan"):
         group([math.nan, math.inf, 1.0])
+    with pytest.raises(RunError, match="none of 2 returns is a finite number: inf"):
+        group_by_perturbation([math.inf, math.inf, 1.0], [1, 1, 1], 1, clipped=[1.0, 2.0, 1.0])
 
 
 @pytest.mark.parametrize(
