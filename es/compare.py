@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from es.algorithm.noise import DoubleArray
 from es.checkpoint import replace
 from es.config import ALGORITHM, Config, flag_with_value
 from es.errors import UsageError, execute, in_one_line
 from es.reports import PROGRESS, SETTINGS, plot
-from es.reports.plot import DoubleArray
 from es.settings import Parser, read_toml
 
 if TYPE_CHECKING:  # Matplotlib is imported where something is drawn

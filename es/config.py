@@ -576,6 +576,8 @@ def shown(value: Any) -> str:
 
 def flag_with_value(name: str, value: Any) -> str:
     """Return a setting as on a command line: `--lr 0.1`, `--small-net`, `--no-small-net`."""
+    if name == "phase":
+        return "[[phase]]"  # of a file
     if value is False:
         return f"--no-{flag(name)[2:]}"
     return flag(name) if value is True else f"{flag(name)} {shown(value)}".rstrip()

@@ -70,7 +70,7 @@ def _export(config: Config, checkpoint: Checkpoint | None, path: Path) -> None:
             keeps_shape = environment["keeps_shape"]
             view = View(bare, policy.statistics, clip, keeps_shape=keeps_shape)
             observation = as_tensors(bare.observation_space.sample())
-            module = ExportedPolicy(view, policy.module(), Decoder(actions), observation)
+            module = ExportedPolicy(view, policy.module(), ActionDecoder(actions), observation)
             model = to_onnx(module, observation)
             named = inputs(observation, module.initial_state)
         with as_usage_error(f"--export {path}: cannot be compared with the policy"):
@@ -209,7 +209,7 @@ def _parts(memory: Any) -> tuple[Any, ...]:
     return () if memory is None else (memory,)
 
 
-class Decoder(nn.Module):
+class ActionDecoder(nn.Module):
     """Make the described action of a network's outputs, as `es.networks.actors` does.
 
     Where actions are drawn (--sample-actions), make the likeliest one; add no noise.

@@ -403,7 +403,7 @@ def _install(pickled: bytes) -> "Callable[[Recipe], Recipe] | None":
 
     import __main__
     from es.envs import make_registered
-    from es.rollouts.remote import ByValue
+    from es.rollouts.tasks import ByValue
 
     names, spec = cloudpickle.loads(pickled)
     vars(__main__).update(names)

@@ -20,7 +20,7 @@ from es.algorithm.shaping import mean_and_std
 from es.algorithm.statistics import Normalizer
 from es.checkpoint import Checkpoint, Counters
 from es.config import FIELDS, OF_OUR_NETWORKS, Config, flag_with_value
-from es.environments.spaces import describe_actions, split
+from es.environments.spaces import describe_actions, unbatch
 from es.envs import (
     Preprocessor,
     check_first_step,
@@ -343,7 +343,7 @@ class LoadedPolicy:
         a policy trained with --fire-reset of lost lives. Raise ValueError for an observation of
         another shape.
         """
-        batch = split(self._space, observation)
+        batch = unbatch(self._space, observation)
         parts = [observation] if batch is None else batch
         lives = np.broadcast_to((info or {}).get("lives", 0), len(parts))
         actions = [*map(EpisodeActor.act, self._first_actors(len(parts)), parts, lives)]
@@ -362,7 +362,7 @@ class LoadedPolicy:
         It is None for policies without memory. episode_start: (N,), which episodes begin.
         deterministic: draw no actions. Raise ValueError if these do not fit.
         """
-        batch = split(self._space, observation)
+        batch = unbatch(self._space, observation)
         parts = [observation] if batch is None else batch
         if state is not None:
             actors = state

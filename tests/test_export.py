@@ -17,7 +17,7 @@ from torch import nn
 from es.environments.spaces import describe_actions
 from es.envs import Preprocessor, describe_env, make_bare_env
 from es.export import (
-    Decoder,
+    ActionDecoder,
     ExportedPolicy,
     View,
     as_tensors,
@@ -291,7 +291,7 @@ def test_actions_are_those_of_the_actors(name):
     space, more = ACTIONS[name]
     actions = describe_actions(space, name) | more
     outputs = np.empty(outputs_needed(actions), np.float32)
-    expect, decode = actors.Decoder(actions, outputs).decode, Decoder(actions)
+    expect, decode = actors.Decoder(actions, outputs).decode, ActionDecoder(actions)
     largest = np.zeros(1, int)
     generator = np.random.default_rng(0)
     for scale in (0.1, 1, 10):

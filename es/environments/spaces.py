@@ -86,7 +86,7 @@ def _one_hot(count: int, start: int, number: int) -> np.ndarray:
     return vector
 
 
-def split(space: spaces.Space, observation: Any) -> list[Any] | None:
+def unbatch(space: spaces.Space, observation: Any) -> list[Any] | None:
     """Return the observations in a batch, as a vector environment has it; None for a single one."""
     part, first = space, observation
     while isinstance(part, spaces.Dict | spaces.Tuple):

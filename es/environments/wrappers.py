@@ -13,7 +13,7 @@ from es.algorithm.noise import Stream, derive_seeds
 from es.errors import UsageError, as_usage_error, find_named
 from es.rollouts.episode import as_number
 
-Outcome = tuple[Any, Any, bool, bool, dict[str, Any]]
+StepResult = tuple[Any, Any, bool, bool, dict[str, Any]]
 
 
 def layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
@@ -116,7 +116,7 @@ class FrameSkip(gymnasium.Wrapper):
         super().__init__(env)
         self._count = count
 
-    def step(self, action: Any) -> Outcome:
+    def step(self, action: Any) -> StepResult:
         """Return the last step's outcome, with the sum of the rewards."""
         total = 0.0
         for _ in range(self._count):

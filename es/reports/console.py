@@ -19,10 +19,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
+from es.algorithm.noise import DoubleArray
 from es.checkpoint import RECENT, Counters
 from es.errors import in_one_line
 from es.reports import PROGRESS
-from es.reports.plot import DoubleArray, read_table
+from es.reports.plot import read_table
 
 if TYPE_CHECKING:  # it imports much
     from es.reports.log import Record
@@ -274,7 +275,7 @@ class LiveView(Live):
             view.renderables.append(Text("  ".join(self._figures(record))))
         if returns.size:
             ends = f" {_number(returns.min())} to {_number(returns.max())}"
-            view.renderables.append(Text.assemble((curve(returns), "cyan"), ends))
+            view.renderables.append(Text.assemble((sparkline(returns), "cyan"), ends))
         return view
 
     def _used(self, name: str, most: float) -> tuple[float, str]:
@@ -308,7 +309,7 @@ class LiveView(Live):
         return items
 
 
-def curve(values: DoubleArray) -> str:
+def sparkline(values: DoubleArray) -> str:
     """Return the values in a line of blocks, each of which is the mean of equally many."""
     scaled = (values - values.min()) / (np.ptp(values) or 1.0)
     parts = np.array_split(scaled, min(LONGEST_CURVE, scaled.size))

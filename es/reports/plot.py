@@ -11,31 +11,27 @@ import io
 import logging
 import math
 import os
-import subprocess
 import sys
-import tempfile
 import textwrap
 import time
 import tomllib
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from es.algorithm.noise import DoubleArray
 from es.checkpoint import replace
-from es.errors import in_one_line
 from es.reports import CURVE, PROGRESS, SETTINGS
-from es.rollouts.processes import end_group, importing_variables
+from es.rollouts.processes import Helper
 
 if TYPE_CHECKING:  # Matplotlib is imported where something is drawn
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 
-DoubleArray = npt.NDArray[np.float64]
 Line = tuple[DoubleArray, DoubleArray]  # (points,) each: x and y
 
 # The colours of Okabe and Ito (2008), which colour-blind people can tell apart, without the yellow,
@@ -46,49 +42,12 @@ STYLES = ("-", *((0, dashes) for dashes in DASHES))
 WIDTH, HEIGHT = 8.0, 5.0  # inches of axes with their labels
 LABEL_WIDTH = 60  # characters of a legend's line
 POINTS = 500  # of a mean line
-COLUMNS = (
+CURVE_COLUMNS = (
     "update", "episodes", "frames", "wall_seconds", "return_mean", "return_max", "return_min",
     "unperturbed_return", "steps_per_second",
 )  # fmt: skip
 REDRAW_SECONDS = 10.0
 HURRIED_SECONDS = 2.2  # to wait for the last picture after Ctrl-C
-LOW_PRIORITY = 10  # as `nice` counts
-
-
-class Helper(subprocess.Popen[bytes]):
-    """A process of low priority that runs `python -m WORDS...` beside a run.
-
-    Its process group is its own, so that Ctrl-C in the terminal does not reach it. Raise OSError if
-    it cannot start.
-    """
-
-    def __init__(self, *words: str) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
-        super().__init__(
-            # -P: do not import from the current folder, where a user's files may have our names.
-            ["nice", "-n", str(LOW_PRIORITY), sys.executable, "-P", "-m", *words],
-            # Matplotlib reads the last one. A notebook's value may name what is not installed here.
-            env=os.environ | importing_variables() | {"MPLBACKEND": "agg"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            process_group=0,
-        )
-
-    def end(self) -> str:
-        """End it. Return the last line of its errors if it has failed, or else ""."""
-        status = self.poll()
-        end_group(self.pid)
-        self.communicate()
-        words = last_line(self._errors)
-        return in_one_line(words) or f"status {status}" if status else ""
-
-
-def last_line(errors: IO[bytes]) -> str:
-    """Return the last line that a process has written to its standard error; close the file."""
-    with errors:
-        errors.seek(0)
-        return errors.read().decode(errors="replace").strip().rpartition("\n")[2]
 
 
 class Curve:
@@ -141,7 +100,7 @@ class Curve:
             os.write(self._helper.stdin.fileno(), b"\n")
 
 
-def read_table(path: Path, columns: Sequence[str] = COLUMNS) -> dict[str, DoubleArray]:
+def read_table(path: Path, columns: Sequence[str] = CURVE_COLUMNS) -> dict[str, DoubleArray]:
     """Return columns of a run's table by name: (rows,) each.
 
     Raise OSError, or ValueError if the file is no such table.

@@ -17,7 +17,7 @@ import numpy as np
 from es.checkpoint import Checkpoint, require_writable, save, writable
 from es.errors import UsageError, summary_of
 from es.reports import VIDEOS
-from es.reports.plot import Helper, last_line
+from es.rollouts.processes import Helper, last_line
 
 SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels
 CAPTION_HEIGHT = 28  # pixels, above the picture

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,13 +17,14 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
-from es.errors import IN_CHECKOUT, PROJECT, SIGNALS
+from es.errors import IN_CHECKOUT, PROJECT, SIGNALS, in_one_line
 
 OPEN_FILES = 8192  # enough for two thousand workers, and below the limit of any system
 CORES = "ES_CORES"  # this variable limits the number of cores that are used
 PRELOAD = "ES_PRELOAD"  # this variable names the environment whose simulator is preloaded
+LOW_PRIORITY = 10  # as `nice` counts
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
@@ -173,6 +175,42 @@ def importing_variables() -> dict[str, str]:
     folders = [str(PROJECT)] if IN_CHECKOUT else []
     path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
     return {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+
+
+class Helper(subprocess.Popen[bytes]):
+    """A process of low priority that runs `python -m WORDS...` beside a run.
+
+    Its process group is its own, so that Ctrl-C in the terminal does not reach it. Raise OSError if
+    it cannot start.
+    """
+
+    def __init__(self, *words: str) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
+        super().__init__(
+            # -P: do not import from the current folder, where a user's files may have our names.
+            ["nice", "-n", str(LOW_PRIORITY), sys.executable, "-P", "-m", *words],
+            # Matplotlib reads the last one. A notebook's value may name what is not installed here.
+            env=os.environ | importing_variables() | {"MPLBACKEND": "agg"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            process_group=0,
+        )
+
+    def end(self) -> str:
+        """End it. Return the last line of its errors if it has failed, or else ""."""
+        status = self.poll()
+        end_group(self.pid)
+        self.communicate()
+        words = last_line(self._errors)
+        return in_one_line(words) or f"status {status}" if status else ""
+
+
+def last_line(errors: IO[bytes]) -> str:
+    """Return the last line that a process has written to its standard error; close the file."""
+    with errors:
+        errors.seek(0)
+        return errors.read().decode(errors="replace").strip().rpartition("\n")[2]
 
 
 def start_interpreter(code: str) -> tuple[subprocess.Popen[bytes], connection.Connection]:

@@ -7,7 +7,7 @@ program that uses the pool, and end with it. The program's `__main__` is not imp
 import subprocess
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing, suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -20,30 +20,6 @@ SERVER = "from es.rollouts.remote import serve; serve()"
 CLOSE_SECONDS = 10.0  # must exceed the pool's own limit: 1 s, with a Ray started here 5 s
 SILENT_SECONDS = 120.0  # of a process that hangs; Ray may upload a large project meanwhile
 PAUSE_SECONDS = 2.0  # before the process is started once more
-
-
-class ByValue:
-    """A callable that can be pickled, with the classes and functions of `__main__` that it needs.
-
-    What lies in a module is imported by its name. names: objects that get these names in the
-    `__main__` of the process that calls it, where "__main__:Name" is then found. Raise what
-    cloudpickle raises if something cannot be pickled.
-    """
-
-    def __init__(self, function: Callable[[], Any], names: Mapping[str, Any] | None = None) -> None:
-        import cloudpickle
-
-        self._pickled = cloudpickle.dumps((function, names or {}))
-
-    def __call__(self) -> Any:
-        """Return what the function returns."""
-        import cloudpickle
-
-        import __main__
-
-        function, names = cloudpickle.loads(self._pickled)
-        vars(__main__).update(names)
-        return function()
 
 
 class RemotePool(Pool):

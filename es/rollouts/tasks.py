@@ -1,8 +1,8 @@
 """A batch of episodes to play and its results, as arrays, and the interface of all pools."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,30 @@ class Recipe(NamedTuple):
     def cap(self, cap: int) -> int:
         """Return the smaller one of `cap` and the environment's own step limit."""
         return cap if self.max_steps is None else min(cap, self.max_steps)
+
+
+class ByValue:
+    """A callable that can be pickled, with the classes and functions of `__main__` that it needs.
+
+    What lies in a module is imported by its name. names: objects that get these names in the
+    `__main__` of the process that calls it, where "__main__:Name" is then found. Raise what
+    cloudpickle raises if something cannot be pickled.
+    """
+
+    def __init__(self, function: Callable[[], Any], names: Mapping[str, Any] | None = None) -> None:
+        import cloudpickle
+
+        self._pickled = cloudpickle.dumps((function, names or {}))
+
+    def __call__(self) -> Any:
+        """Return what the function returns."""
+        import cloudpickle
+
+        import __main__
+
+        function, names = cloudpickle.loads(self._pickled)
+        vars(__main__).update(names)
+        return function()
 
 
 class Snapshot(NamedTuple):

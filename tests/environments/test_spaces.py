@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces, wrappers
 
 from es.environments.images import ImageObservation
-from es.environments.spaces import as_network_sees, describe_actions, is_image, split
+from es.environments.spaces import as_network_sees, describe_actions, is_image, unbatch
 from es.errors import UsageError
 from tests.strange import Strange
 
@@ -102,13 +102,13 @@ def test_images_are_bytes_or_bounded_numbers_and_not_too_small():
 def test_a_batch_is_told_from_a_single_observation():
     space = spaces.Dict(a=BOX, b=spaces.Tuple([NUMBER, BOX]))
     single = {"a": np.zeros(2), "b": (1, np.ones(2))}
-    assert split(space, single) is None
+    assert unbatch(space, single) is None
     batch = {"a": np.zeros((3, 2)), "b": (np.array([0, 1, 0]), np.ones((3, 2)))}
-    found = split(space, batch)
+    found = unbatch(space, batch)
     assert found is not None
     assert [observation["b"][0] for observation in found] == [0, 1, 0]
-    assert split(NUMBER, 1) is None
-    assert split(NUMBER, np.array([1, 0])) == [1, 0]
+    assert unbatch(NUMBER, 1) is None
+    assert unbatch(NUMBER, np.array([1, 0])) == [1, 0]
 
 
 @pytest.mark.parametrize(

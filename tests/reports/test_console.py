@@ -17,7 +17,7 @@ import rich.console
 from rich.cells import cell_len
 
 from es.checkpoint import Counters
-from es.reports.console import Console, LiveView, RunLimits, curve
+from es.reports.console import Console, LiveView, RunLimits, sparkline
 from tests.checkpoints import RUN, read, rows
 from tests.conftest import ENDLESS
 from tests.processes import ROOT
@@ -248,9 +248,9 @@ def test_the_figures_of_the_last_update(show):
 
 
 def test_the_curve_rises_with_the_returns(show):
-    assert curve(np.arange(8.0)) == "▁▂▃▄▅▆▇█"
-    assert curve(np.array([5.0, 5.0])) == "▁▁"
-    assert len(curve(np.arange(300.0))) == 60
+    assert sparkline(np.arange(8.0)) == "▁▂▃▄▅▆▇█"
+    assert sparkline(np.array([5.0, 5.0])) == "▁▁"
+    assert len(sparkline(np.arange(300.0))) == 60
     assert show(returns=(0.0, math.nan, 3.0))[-1] == "▁█ 0.00 to 3.00"
 
 

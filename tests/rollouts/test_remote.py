@@ -12,7 +12,7 @@ from es.errors import ClusterError, RunError, UsageError
 from es.rollouts import remote
 from es.rollouts.player import InProcessPool
 from es.rollouts.pool import WorkerPool
-from es.rollouts.remote import ByValue, RemotePool
+from es.rollouts.remote import RemotePool
 from tests.fakes import SNAPSHOT, TASKS, Starting, recipe, same_results
 from tests.processes import all_gone, descendants, wait_until
 
@@ -87,13 +87,3 @@ def test_a_process_that_dies_again_and_again_ends_the_run(monkeypatch):
 def test_what_making_the_pool_raises_is_raised_here():
     with pytest.raises(UsageError, match="no such cluster"):
         RemotePool(refuse)
-
-
-def test_what_lies_in_main_is_pickled_with_what_it_needs_and_found_by_its_name():
-    import __main__
-
-    names = {"FACTOR": 2}
-    made = ByValue(lambda: __import__("__main__").FACTOR * 3, names)
-    assert made() == 6
-    assert __main__.FACTOR == 2
-    del __main__.FACTOR

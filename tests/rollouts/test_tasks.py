@@ -4,6 +4,7 @@ import pytest
 from es.rollouts.tasks import (
     TASK,
     UNPERTURBED,
+    ByValue,
     Task,
     each_task,
     training_tasks,
@@ -52,3 +53,13 @@ def test_further_members_leave_the_tasks_before_them_as_they_are(seeding):
     tasks = training_tasks(1, 2, first, 50, episodes=2, seeding=seeding)
     more = training_tasks(1, 2, [*first, (6, 1), (6, -1)], 50, episodes=2, seeding=seeding)
     assert np.array_equal(more[: len(tasks)], tasks)
+
+
+def test_what_lies_in_main_is_pickled_with_what_it_needs_and_found_by_its_name():
+    import __main__
+
+    names = {"FACTOR": 2}
+    made = ByValue(lambda: __import__("__main__").FACTOR * 3, names)
+    assert made() == 6
+    assert __main__.FACTOR == 2
+    del __main__.FACTOR
