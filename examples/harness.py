@@ -1,8 +1,8 @@
 r"""Humanoid-v5 learns to walk in a harness, which is let out as it learns.
 
-A humanoid that falls within the second, whatever its policy does, learns nothing of walking. In a
-harness it walks after a few minutes; train on with less and less of it, and at last without (Yu,
-Turk and Liu 2018, "Learning symmetric and low-energy locomotion").
+A humanoid that falls within a second, whatever its policy does, learns nothing about walking. In a
+harness it walks after a few minutes. Then train on with a weaker and weaker harness, and finally
+without (Yu, Turk and Liu 2018, "Learning symmetric and low-energy locomotion").
 
 In the project's folder: python -m examples.harness. It takes hours; docs/lessons.md says what a
 run by hand with nearly these settings taught. Watch harness.safetensors walk:
