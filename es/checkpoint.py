@@ -1,7 +1,7 @@
-"""Checkpoints: everything that continues a run to the bit, in one safetensors file.
+"""Checkpoints: all that a run needs to continue bit for bit, in one safetensors file.
 
 docs/internals.md describes the file. The weights of pytorch-es can be loaded too. torch is
-imported when a file is read or written, so that this module is light.
+imported only when a file is read, so that this module is light.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ LIBRARIES = (  # on which results depend to the last digit
 class Counters(NamedTuple):
     """The progress of a run.
 
-    episodes and frames count perturbed rollouts only, total_frames the steps of all episodes: the
-    unperturbed parameters' and evaluations, too. max_episode_length: the current cap of training
+    episodes and frames count perturbed episodes only. total_frames: the steps of all episodes, with
+    those of unperturbed parameters and evaluations. max_episode_length: the current cap of training
     episodes. best_score: None while there is none. lr (before its schedule) and sigma: of the next
     update. evaluated: the update after which --eval-every last evaluated. recent: the last
     unperturbed returns, RECENT at most, if they are finite. missed_update: the update after which

@@ -73,9 +73,9 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
 
 
 def prepare(config: Config, *, preload: Sequence[str] = ()) -> None:
-    """Start what a training with these settings needs, beside this process's own imports.
+    """Limit threads, and start the fork server if a training needs it.
 
-    The fork server imports the modules of the workers, the simulator and `preload`.
+    It imports the modules of the workers, the simulator and `preload` while this process goes on.
     """
     limit_threads()
     if config.user_modules:

@@ -121,9 +121,9 @@ def load_run(directory: Path) -> LoadedRun:
 
 
 def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
-    """Group the runs that differ in their seeds alone, in their order.
+    """Group the runs that differ only in their seeds; keep their order.
 
-    A group's label is the settings, as flags, in which it differs from others of its environment.
+    A group's label lists, as flags, the settings that differ from its environment's other groups.
     """
     members: dict[str, list[LoadedRun]] = {}
     for run in runs:

@@ -32,10 +32,10 @@ class Check(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A rule between settings that is broken.
+    """A broken rule between settings.
 
-    message: of the error. settings: the fields that take part. yielding: those that a higher layer
-    takes back from lower ones when it sets another.
+    message: the error's. settings: the fields of the rule. yielding: those that a lower layer loses
+    when a higher layer sets another field of the rule.
     """
 
     message: str
@@ -602,10 +602,10 @@ def check_value(place: str, value: Any, check: Check | None) -> None:
 
 
 def settle(layers: Sequence[Mapping[str, Any]], sources: Sequence[str]) -> Config:
-    """Return the settings of layers, the highest of which is the last, over the defaults.
+    """Merge layers of settings over the defaults; later layers win.
 
-    A setting takes back those that it contradicts in lower layers. sources: of the layers, for
-    messages. Raise UsageError if a value is wrong, or a rule between settings is broken otherwise.
+    A setting drops those that it contradicts in lower layers. sources: the names of the layers, for
+    messages. Raise UsageError if a value is wrong, or a rule between settings is still broken.
     """
     values: dict[str, Any] = {}
     ranks: dict[str, int] = {}

@@ -173,8 +173,8 @@ def make_bare_env(
         with blame:
             # Not every environment has the argument render_mode.
             kwargs = env["kwargs"] | ({"render_mode": render_mode} if render_mode else {})
-            # Leave out wrappers that cost time in every step: one checks the order of calls, and
-            # one counts them. (If others are registered, they lie around it and may need it.)
+            # Leave out two wrappers that cost time in every step: one checks the order of calls,
+            # one counts steps. (The second stays where wrappers around it may need it.)
             spec = dataclasses.replace(_spec(env["id"]), order_enforce=False)
             load_creator(spec)
             limit = -1 if endless and _loop_counts(env, spec) else None

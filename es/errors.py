@@ -61,9 +61,9 @@ class UsageError(RunError):
 
 
 class MisfitError(ValueError):
-    """A reward or an observation is of another kind than the environment has promised.
+    """A reward or an observation is not of the kind that the environment has promised.
 
-    steps_ago: 1 if it came with the step before the one that is being played.
+    steps_ago: 0 if it came with the current step, 1 if with the one before.
     """
 
     def __init__(self, message: str, steps_ago: int = 0) -> None:
@@ -72,9 +72,9 @@ class MisfitError(ValueError):
 
 
 def no_more_processes(error: BaseException) -> bool:
-    """Return whether the system allowed no process or thread, and raised this error."""
+    """Return whether this error says that the system allows no more processes or threads."""
     if isinstance(error, OSError):
-        return error.strerror == os.strerror(errno.EAGAIN)  # that of streams has other words
+        return error.strerror == os.strerror(errno.EAGAIN)  # a stream's EAGAIN has other words
     return str(error) == "can't start new thread"  # a RuntimeError
 
 
@@ -88,7 +88,7 @@ def limit_error(reason: object) -> LimitError:
 
 @contextmanager
 def naming_limits() -> Iterator[None]:
-    """Raise LimitError in this context if processes, threads or memory cannot be had."""
+    """Raise LimitError if this context runs out of processes, threads or memory."""
     try:
         yield
     except MemoryError as error:
@@ -197,7 +197,7 @@ def as_usage_error(what: str) -> Iterator[None]:
 
 def is_interrupt(error: BaseException) -> bool:
     """Return whether the user ends the program with this exception."""
-    if isinstance(error, KeyboardInterrupt):  # this program never has Ctrl-C raise it
+    if isinstance(error, KeyboardInterrupt):  # Ctrl-C never raises it in this program
         return signal.getsignal(signal.SIGINT) is signal.default_int_handler
     return isinstance(error, Interrupted)
 
@@ -228,7 +228,7 @@ def users_trace(error: BaseException) -> str:
         trace = trace.__cause__ or trace.__context__
         source = source.__cause__ or source.__context__
     for trace in traces:
-        if trace.stack:  # or a library has raised it because of an error before
+        if trace.stack:  # else a library raised it, because of the next error
             return "".join(trace.format()).rstrip()
     return ""
 

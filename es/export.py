@@ -33,7 +33,7 @@ from es.policy import Policy, make_policy
 
 METADATA = "policy"  # the key of the file's metadata
 STEPS = 200  # in which the file's actions are compared with the policy's
-TIES = 0.01  # the share of steps in which rounding sums in another order may choose otherwise
+TIES = 0.01  # the share of steps that may differ, since sums in another order round differently
 TOLERANCE = 0.001  # of the range of a continuous action, for the same reason
 
 Play = Callable[[Any, Any], list[Any]]  # from an observation and a state to the file's outputs
@@ -122,9 +122,9 @@ def count_differences(
     play: Callable[[Any, Any], list[Any]],
     initial_state: Tensor,
 ) -> int:
-    """Return in how many of STEPS steps a file acts otherwise than the policy, which plays.
+    """Play the policy; return in how many of STEPS steps the file would act differently.
 
-    bare: the environment as `es.envs.make_bare_env` makes it. play: of `player`.
+    bare: the environment as `es.envs.make_bare_env` makes it. play: from `player`.
     """
     actor, preprocess = policy.actor(), Preprocessor(bare, policy.environment)
     tolerance: Any = 0
@@ -153,13 +153,13 @@ def count_differences(
 
 
 class ExportedPolicy(nn.Module):
-    """Choose actions of an environment's observations, and remember in one vector.
+    """Choose actions for an environment's observations, with all memory in one vector.
 
     view: a `View`. network: called with what the view shows and a state, which is a
     tensor or a tuple of tensors, float32, and None at first; returns outputs, or outputs and the
-    next state. decoder: makes actions of outputs. observation: an example. initial_state: (S,)
-    float32 zeros, none if nothing is remembered. Raise ValueError if the network's state is
-    another, or if it takes zeros for another state than None.
+    next state. decoder: makes actions from outputs. observation: an example. initial_state: (S,)
+    float32 zeros, S = 0 if nothing is remembered. Raise ValueError if the network's state is of
+    another kind, changes its shapes, or if zeros do not mean the same to it as None.
     """
 
     def __init__(
@@ -259,10 +259,10 @@ class View(nn.Module):
     """Show an observation, as tensors in the shape of its space, as the network sees it.
 
     bare: the environment as `es.envs.make_bare_env` makes it. statistics: (2, inputs), means and
-    1 / standard deviation, if observations are normalised. clip: where they end, in deviations.
-    keeps_shape: as for `as_network_sees`. initial: the first state: of images (3,), the running
-    averages of their mean, of their standard deviation, and of 1, which corrects both for their
-    start at 0; of all others (0,). Tests hold this to `es.envs.Preprocessor`.
+    1 / standard deviation, if observations are normalised. clip: their limit, in standard
+    deviations. keeps_shape: as for `as_network_sees`. initial: the first state. For images: (3,),
+    running averages of their mean, their standard deviation and 1, where the last corrects the
+    others for their start at 0. Otherwise: (0,). Tests compare this with `es.envs.Preprocessor`.
     """
 
     def __init__(
@@ -369,7 +369,7 @@ def _named(name: str, observation: Any) -> dict[str, Any]:
 def to_onnx(module: ExportedPolicy, observation: Any) -> Any:
     """Return an ONNX model, without paths of this machine. observation: an example."""
     state = [module.initial_state] if module.initial_state.numel() else []
-    logging.disable()  # torch tells of libraries that nothing here needs
+    logging.disable()  # torch logs messages about libraries that nothing here needs
     try:
         with warnings.catch_warnings(action="ignore"):
             # The optimiser takes a constant as small as 1e-8 for zero, and leaves it out of sums.

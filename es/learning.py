@@ -64,7 +64,7 @@ class Shown(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An update of the run in the directory `path`. With a callback, what its policy plays.
+    """An update of the run in the directory `path`. Only a callback needs the last three fields.
 
     theta: (P,) float32. statistics: as a `Snapshot` has them. checkpoint: pickled, in the first row
     of a phase.
@@ -397,7 +397,7 @@ def _train(
 
 
 def _install(pickled: bytes) -> "Callable[[Recipe], Recipe] | None":
-    """Define here what the caller's program defines; return what sends it to the workers."""
+    """Define here what the caller's program defines; return what adds it to a recipe, or None."""
     import cloudpickle
     import gymnasium
 

@@ -338,10 +338,9 @@ class LoadedPolicy:
     def __call__(self, observation: Any, info: Mapping[str, Any] | None = None) -> Any:
         """Return the action for an observation, or the actions for a batch: (N, ...).
 
-        A batch holds N observations, as a vector environment has them. Each belongs to an episode
-        of its own, whose memory the policy keeps by its place. info: the observation's, which tells
-        a policy trained with --fire-reset of lost lives. Raise ValueError for an observation of
-        another shape.
+        A batch holds N observations, as a vector environment has them. Each place in it is an
+        episode of its own, with its own memory. info: the observation's; a policy trained with
+        --fire-reset finds lost lives in it. Raise ValueError for an observation of another shape.
         """
         batch = unbatch(self._space, observation)
         parts = [observation] if batch is None else batch

@@ -115,9 +115,9 @@ def default_path(folder: str, env_name: str) -> Path:
 def destination(config: Config, checkpoint: Checkpoint | None) -> tuple[Path, bool]:
     """Return the directory to write to, and whether the run in it is resumed.
 
-    A latest.safetensors resumes its run. Any other checkpoint of a run starts a new one beside it,
-    and weights alone one at the default place. Raise UsageError if --run-dir is the directory of
-    the run that such a checkpoint belongs to.
+    A latest.safetensors resumes its run, unless --run-dir names another place. Any other checkpoint
+    starts a new run beside its own, and weights alone start one at the default place. Raise
+    UsageError if --run-dir is the directory of such a checkpoint's own run.
     """
     default = default_path("checkpoints", config.env_name)
     chosen = Path(config.run_dir) if config.run_dir else None
@@ -271,7 +271,7 @@ def settings_to_save(config: Config, resumed: Checkpoint | None, path: Path) -> 
     """Return the settings that repeat the run, from any folder.
 
     resumed: the checkpoint of a run that goes on in its directory. path: where a new run goes if no
-    other one is there: repeated, it takes a number again.
+    other run is there. A repeated run then takes a number of its own.
     """
     if resumed and (before := resumed.config):
         return dataclasses.replace(
@@ -283,9 +283,9 @@ def settings_to_save(config: Config, resumed: Checkpoint | None, path: Path) -> 
 
 
 def write_settings(path: Path, config: Config, resumed: Checkpoint | None) -> None:
-    """Write config.toml. It lists what has changed since the run began, by the update.
+    """Write config.toml. Its comments list what has changed since the run began, by update.
 
-    The file of a run with phases stays as it was when the run began, unless they are changed.
+    With phases, the file stays as it was when the run began, unless the user changes settings.
     """
     changed: list[str] = []
     if resumed and resumed.config:
@@ -344,8 +344,8 @@ def target_due(config: Config, counters: Counters) -> bool:
     """Return whether these parameters are to be evaluated for --target-return.
 
     The mean of the recent unperturbed returns has to reach the target. After an evaluation that
-    missed it, this mean has to rise, or UPDATES_AFTER_MISS have to pass. Before the last phase,
-    the rules may be others than those of the target.
+    missed it, this mean has to rise, or UPDATES_AFTER_MISS updates have to pass. Before the last
+    phase it is not due, since the rules may differ from the target's.
     """
     mean, missed = counters.recent_mean, counters.missed_return
     if config.target_return is None or not config.target_return <= mean < math.inf:
@@ -427,7 +427,7 @@ def limits(config: Config, counters: Counters, path: Path) -> RunLimits:
 
 
 def finished_before(config: Config, checkpoint: Checkpoint) -> tuple[str, bool] | None:
-    """Return what the checkpoint's run has reached already, in words, and whether its target."""
+    """Return what the checkpoint's run has already reached, in words, and if that is the target."""
     before, counters, solved = checkpoint.config, checkpoint.counters, checkpoint.solved
     if not before or evaluation_due(config, counters):
         return None

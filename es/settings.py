@@ -1,7 +1,7 @@
 """Where settings come from: flags, keywords, a TOML file, a checkpoint. Each gives a plain dict.
 
-`resolve` joins them to a `Config`: the checkpoint's settings, under the file's, under the flags or
-keywords.
+`resolve` merges them into a `Config`: flags or keywords override the file, and the file overrides
+the checkpoint.
 """
 
 from __future__ import annotations
@@ -167,8 +167,8 @@ def read_toml(path: str, source: str) -> dict[str, Any]:
 def read_config(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings in the file of --config, if any, by field name.
 
-    Those of our networks are left out with --net, and the file's target and directory with another
-    --env-name than its own. given: the settings of flags or keywords.
+    With --net, the settings of our networks are left out. With an --env-name other than the file's,
+    its target and directory are. given: the settings of flags or keywords.
     """
     if given.get("config") is None:
         return {}
@@ -225,9 +225,9 @@ def _find(name: str) -> str:
 
 @contextmanager
 def errors_in_keywords() -> Iterator[None]:
-    """Have errors say `max_speed` where they say `--max-speed` to the command line.
+    """Make errors say `max_speed` instead of `--max-speed`.
 
-    The shell's commands in them stay as they are.
+    Shell commands below a message stay as they are.
     """
     by_flag = {flag(name): name for name in KEYWORDS}
     try:
@@ -242,9 +242,9 @@ def errors_in_keywords() -> Iterator[None]:
 def from_keywords(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings by field name.
 
-    Arguments may be a dict, sequences lists, numbers NumPy's, paths `Path`s, and what is named as
-    MODULE:NAME may be that class or function itself. Raise UsageError for an unknown keyword or a
-    value of the wrong type.
+    Arguments can be given as a dict, sequences as lists, numbers as NumPy's, paths as `Path`s, and
+    MODULE:NAME as the class or function itself. Raise UsageError for an unknown keyword or a value
+    of the wrong type.
     """
     values: dict[str, Any] = {}
     for key, value in keywords.items():
@@ -323,8 +323,8 @@ def resolve(given: Mapping[str, Any], file: Mapping[str, Any]) -> tuple[Config, 
     """Return the settings, and the checkpoint of --restore if it is given.
 
     given: the settings of flags or keywords. file: those of --config. Raise UsageError if one is
-    wrong, if they contradict the checkpoint and --override is not given, or if the checkpoint names
-    modules of the user's and --trust is not given.
+    wrong, if they contradict the checkpoint in what the policy is made of or, without --override,
+    in anything else, or if the checkpoint names the user's modules and --trust is not given.
     """
     path = given.get("restore", file.get("restore"))
     if not path:
@@ -354,10 +354,10 @@ def resolve(given: Mapping[str, Any], file: Mapping[str, Any]) -> tuple[Config, 
 def combine(
     given: Mapping[str, Any], file: Mapping[str, Any], saved: Mapping[str, Any] | None = None
 ) -> Config:
-    """Return the settings of three layers, of which the first is the highest, over the defaults.
+    """Merge three layers of settings over the defaults: `saved`, under `file`, under `given`.
 
-    Raise UsageError, which names the layers, if a value is wrong, or a rule between settings is
-    broken that `settle` does not mend. Phases are checked when a training starts.
+    Raise UsageError, which names the layers, if a value is wrong, if `settle` cannot mend a broken
+    rule, or if a setting lacks the one that it needs. Phases are checked when a training starts.
     """
     layers = (saved or {}, file, given)
     sources = (f"--restore {given.get('restore')}", f"--config {given.get('config')}", "")

@@ -96,7 +96,7 @@ def plan(argv: Sequence[str]) -> Sweep:
         remedy = how_to_install("tune", "requirements-extra.txt")
         raise UsageError(f"a sweep needs Optuna: {remedy}")
     jobs = flags.jobs or (cores() if base.workers == 0 else 1)
-    with variables({CORES: str(max(1, cores() // jobs))}):  # of which a trial's master uses as many
+    with variables({CORES: str(max(1, cores() // jobs))}):  # how many a trial's master uses
         cli.prepare(base, preload=FOR_TRIALS)
     from es.policy import make_policy
     from es.run import default_path

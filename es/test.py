@@ -49,9 +49,9 @@ def test(
 ) -> int:
     """Load and play checkpoints, one after the other; return the exit status.
 
-    loaders: each returns the settings and the checkpoint to play. several: the checkpoints of a
-    directory. Each is named, also in its video's name, and those that cannot be played are reported
-    as errors and skipped.
+    loaders: each returns the settings and the checkpoint to play. several: whether they are those
+    of a directory. Each is then named, also in its video's name, and those that cannot be played
+    are reported as errors and skipped.
     """
     interrupts.defer()
     status = 0

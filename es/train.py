@@ -115,7 +115,7 @@ def _try_phases(config: Config, checkpoint: Checkpoint | None) -> None:
 
 
 def _make_policy(config: Config, checkpoint: Checkpoint | None, console: Console) -> Policy:
-    """Return what is trained. Say what the settings leave open, and warn of what is by chance."""
+    """Return the policy to train. Say what is left open; warn if episodes cannot be repeated."""
     policy = make_policy(config, checkpoint)
     if config.video_every:  # learn now whether the environment can be drawn
         require_drawable(partial(make_env, policy.environment, "rgb_array"))
@@ -314,7 +314,7 @@ class Trainer:
         return np.concatenate([whole, tasks])
 
     def _tasks(self, count: int, cap: int) -> Tasks:
-        """Return the tasks of an update of `count` perturbations; fewer have the first of them."""
+        """Return the tasks of an update's `count` perturbations; a larger count only adds tasks."""
         strategy, config = self.strategy, self.config
         members: list[tuple[int, int]] = [*strategy.ask(count)]
         members.insert(strategy.n, UNPERTURBED)
@@ -324,9 +324,9 @@ class Trainer:
         )  # fmt: skip
 
     def _evaluate(self, name: str, first: int, target: float = -math.inf) -> Evaluation:
-        """Play --eval-episodes fresh episodes, of which `first` is the first.
+        """Play --eval-episodes fresh episodes, from number `first` on.
 
-        Stop early if some of them show that the mean will not reach the target.
+        Stop early if the first of them show that the mean will not reach the target.
         """
         count, update = self.config.eval_episodes, self.counters.update
         cap, seed = self.config.max_episode_length, self.strategy.seed
@@ -352,7 +352,7 @@ class Trainer:
     def _reach_target(self) -> dict[str, float] | None:
         """Return the evaluation in which the policy reaches --target-return, or None.
 
-        A second one has to confirm the first, which may be lucky if it is asked again and again.
+        A second evaluation has to confirm the first: among many evaluations, one may be lucky.
         """
         target, count, first = self.config.target_return, self.config.eval_episodes, self.evaluated
         assert target is not None
@@ -374,10 +374,10 @@ class Trainer:
         self._submitted = tasks
 
     def _results(self, name: str, before: int = 0, total: int = 0) -> Results:
-        """Return the results of the submitted tasks, in task order; the user may interrupt it.
+        """Return the results of the submitted tasks, in task order; the user may interrupt.
 
-        name: of the batch that they are part of. before, total: its episodes that have been played
-        already, and all that are known of, for the console.
+        name: of the batch that they belong to. before, total: how many of its episodes have been
+        played already, and how many there are at least, for the console.
         """
         assert self._submitted is not None
         self.console.begin(name, max(total, before + len(self._submitted)))

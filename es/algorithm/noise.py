@@ -37,7 +37,7 @@ class Stream(IntEnum):
 def derive_seeds(run_seed: int, update: int, stream: Stream, count: int) -> list[int]:
     """Return the first `count` distinct seeds of a stream; every simulator accepts their 31 bits.
 
-    One that repeats is passed over: NumPy's sequence has more of these than chance would give.
+    Repeated seeds are skipped: NumPy's sequence has more of them than chance would give.
     """
     sequence = np.random.SeedSequence((run_seed, update, int(stream)))
     seeds: dict[int, None] = {}
@@ -81,11 +81,11 @@ def draw(seed: int, out: FloatArray, fraction: float = 1.0) -> FloatArray:
 def weighted_sum(
     weights: Weights, size: int, fraction: float = 1.0, *, threads: int = 1
 ) -> FloatArray:
-    """Return the sum of weight * noise over all seeds in their order, (size,) float32.
+    """Return the sum of weight * noise over all seeds, in the given order: (size,) float32.
 
-    Where seeds have two weights, return the sums of the first * noise and of the second *
-    (noise^2 - 1), (2, size); each noise is drawn once for both. fraction: as for `draw`. threads:
-    they draw the noise; the sum does not depend on their number.
+    If seeds have two weights, return the sums of the first * noise and of the second *
+    (noise^2 - 1): (2, size); each noise is drawn once for both. fraction: as for `draw`. threads:
+    how many draw the noise; the sum does not depend on this.
     """
     if size < WORTH_THREADS:
         threads = 1

@@ -67,10 +67,10 @@ class Optimizer:
             )  # fmt: skip
 
     def _clipup(self, downhill: torch.Tensor, lr: float) -> None:
-        """Step by ClipUp (Toklu et al. 2020, algorithm 1): a gradient counts by its direction.
+        """Step by ClipUp (Toklu et al. 2020, algorithm 1): only the gradient's direction counts.
 
-        lr: the length that the gradient adds to the velocity, which is the step. A weight decay in
-        the gradient would depend on the scale of the utilities.
+        lr: the length that the gradient adds to the velocity, which is the step. Weight decay stays
+        out of the gradient: it would depend on the scale of the utilities.
         """
         velocity = self.moments["velocity"]
         velocity.mul_(CLIPUP_MOMENTUM).sub_(downhill, alpha=lr / norm(downhill))

@@ -1,6 +1,6 @@
-"""From an update's episodes to the utilities of its perturbations, and to the next step limit.
+"""Turn an update's episodes into its perturbations' utilities, and into the next step limit.
 
-Fitness shaping makes utilities, (n,) float64, of returns, (n,). Equal returns get equal utilities.
+Fitness shaping turns returns, (n,), into utilities, (n,) float64: equal returns into equal ones.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from es.algorithm.noise import DoubleArray
 from es.errors import RunError
 
-CAP_REACHED, CAP_GROWTH = 0.25, 1.5  # a cap that this share of episodes reaches grows by a factor
+CAP_REACHED, CAP_GROWTH = 0.25, 1.5  # if a larger share of episodes reaches the cap, multiply it
 
 
 class Population(NamedTuple):

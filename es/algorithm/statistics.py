@@ -13,10 +13,11 @@ VARIANCE_ADDED = 1e-8  # for inputs that never change
 
 
 class Normalizer:
-    """Mean and standard deviation of each input of observations, as in the code of Salimans et al.
+    """Running mean and standard deviation of each input of the observations.
 
-    (github.com/openai/evolution-strategies-starter). They change once per update, by all its
-    episodes. least_std: the floor of the deviations that observations are divided by.
+    As in the code of Salimans et al. (github.com/openai/evolution-strategies-starter), they change
+    once per update, by all its episodes. least_std: the smallest standard deviation that
+    observations are divided by.
     """
 
     def __init__(self, inputs: int, least_std: float = 0.0) -> None:

@@ -107,14 +107,15 @@ class Strategy:
         """Return the gradient, (P,) float32, and the relative change of each parameter's sigma.
 
         The gradient is 1 / (n * sigma * f) * sum of utility * sign * noise. n: the number of
-        perturbations used. f: param_fraction, because E[eps eps^T] = f I. The noise is rebuilt from
-        the seeds and summed in a fixed order; seeds of weight 0 are skipped, unless sigma adapts.
+        perturbations used; without pairs it is one less, and the mean utility is subtracted. f:
+        param_fraction, because E[eps eps^T] = f I. The noise is rebuilt from the seeds and summed
+        in a fixed order; seeds of weight 0 are skipped, unless sigma adapts.
 
         The change is None unless sigma adapts. It is sigma_lr times the mean over pairs of
-        (u - mean u) * (noise_i^2 - 1), u being the mean utility of a pair, and MOST_CHANGE at most
-        (Sehnke et al. 2010, section 3.3). The gradient is then multiplied by relative_sigma: PGPE's
-        direction (section 3.2: the sum of utility times sigma_i times noise), over the mean square
-        of all sigmas.
+        (u - mean u) * (noise_i^2 - 1), clipped to +-MOST_CHANGE; u is the mean utility of a pair
+        (Sehnke et al. 2010, section 3.3). The gradient is then multiplied by relative_sigma. That
+        is PGPE's direction (section 3.2: the sum of utility times sigma_i times noise), divided by
+        the mean square of all sigmas.
         """
         values = np.asarray(returns, dtype=np.float64)
         size, fraction = self.theta.size, self.settings.param_fraction
@@ -134,7 +135,7 @@ class Strategy:
         return gradient, change
 
     def _advantages(self, returns: DoubleArray) -> DoubleArray:
-        """Return each pair's mean utility minus that of all; the returns are not all equal.
+        """Return each pair's mean utility minus the mean of all. The returns must not all be equal.
 
         The utilities are scaled to the standard deviation of the centered ranks of the same
         returns, so that sigma_lr means the same under every shaping.
@@ -145,7 +146,7 @@ class Strategy:
         return means - means.mean()
 
     def _change_sigma(self, change: FloatArray) -> None:
-        """Change each parameter's sigma by this share of it."""
+        """Multiply each parameter's sigma by 1 + change."""
         assert self.relative_sigma is not None
         self.relative_sigma *= 1 + change
         scale = norm(self.relative_sigma) / math.sqrt(self.theta.size)
@@ -153,7 +154,7 @@ class Strategy:
         self.sigma = min(max(self.sigma * scale, LEAST), 1 / LEAST)
 
     def _weights(self, returns: DoubleArray) -> tuple[DoubleArray, int]:
-        """Return the weight of each seed's noise, and the number of perturbations used."""
+        """Return the weight of each seed's noise, and the n that `estimate` divides by."""
         if not self._antithetic:
             if not np.ptp(returns):
                 return np.zeros_like(returns), returns.size

@@ -1,7 +1,7 @@
 """The pool on a Ray cluster: an agent on each node, with its own worker processes.
 
-Ray ends the process that uses it when its node is lost, and changes signals, threads and standard
-error. So a `RayPool` runs in a process of its own, which `open_ray` starts. Tasks of a lost node
+Ray ends a process that uses it when that process's node is lost, and changes its signals, threads
+and standard error. So `open_ray` runs a `RayPool` in a process of its own. Tasks of a lost node
 are played on others, which changes no result: an episode depends on its task alone.
 """
 
@@ -179,7 +179,7 @@ class RayPool:
                 self._living, self._seen = living_nodes(), time.monotonic()
 
     def _start_agents(self) -> None:
-        """Start agents on nodes without one. Raise ClusterError after `patience` s without any."""
+        """Start missing agents. Raise ClusterError after `patience` s without a worker."""
         now = time.monotonic()
         if now - self._seen < FRESH_SECONDS:
             for node_id, name, cpus in self._living:

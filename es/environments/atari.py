@@ -24,10 +24,10 @@ NOOP = ale_py.Action.NOOP
 class AtariImages(gymnasium.Wrapper):
     """Show an emulator's screens as the network sees them: (1, 42, 42) float32.
 
-    It shows what `ImageObservation` does, but for rounding: it reads the palette screen instead of
-    the full colours, and only rows that have changed. Sticky actions (Machado et al., 2018) are
-    drawn from the environment's own generator, so that an episode starts without loading the game,
-    which is how the emulator takes a seed.
+    Except for rounding, it shows what `ImageObservation` shows. It reads the palette screen instead
+    of the full colours, and only rows that have changed. Sticky actions (Machado et al., 2018) are
+    drawn from the environment's own generator. The emulator's own takes a seed only when it
+    loads the game, which every episode would then have to do.
     """
 
     def __init__(self, env: ale_py.AtariEnv) -> None:
@@ -61,7 +61,7 @@ class AtariImages(gymnasium.Wrapper):
         """Start an episode; return the first observation, and no information."""
         if seed is not None:
             self._emulator.seed_game(seed)
-        # A restored state leaves a few games as they are, and so does a reset.
+        # For a few games, neither a reset nor a restored state is enough alone.
         self._ale.reset_game()
         self._ale.restoreState(self._first_state)
         np.copyto(self._screen, self._first_screen)
@@ -128,9 +128,9 @@ class FireOnNewLife(gymnasium.Wrapper):
         return self.env.step(self.replace(action, self._emulator.ale.lives()))
 
     def replace(self, action: Any, lives: int) -> Any:
-        """Return the action that is played instead of `action`, or that itself.
+        """Return the action to play: FIRE, the one after it, or `action` itself.
 
-        lives: how many were left before it; 0 if unknown.
+        lives: how many are left before it is played; 0 if unknown.
         """
         if lives < self._lives:
             self._left = 2

@@ -157,10 +157,10 @@ def shrink_screen(screen, seen, table, first, taps, rows, image):
     """Look up a square of bytes in a table, and resample its rows and columns alike.
 
     screen: (height, height); image: (size * size,). Along a side, pixel i of the image is the sum
-    of 4 pixels from first[i] on, times taps[4 * i] and following. table: (256,), with a large
-    negative number for each unknown byte: return False if a row's sum is negative. Rows that are
-    the same as in `seen` are not looked up again: rows: (height * size,) holds them shrunk. `seen`
-    becomes the screen.
+    of the 4 pixels from first[i] on, weighted by taps[4 * i] and the next 3. table: (256,), with a
+    large negative number for each unknown byte: return False if one makes a sum negative. seen:
+    (height, height), the previous screen, which becomes this one. rows: (height * size,), its
+    shrunk rows. Only rows that differ from it are looked up again.
     """
     height, size, known = screen.shape[0], first.size, True
     for row in range(height):
@@ -191,7 +191,7 @@ def shrink_screen(screen, seen, table, first, taps, rows, image):
 
 @njit(void(_floats, _doubles, float64, _doubles, _floats))
 def standardize(image, averages, alpha, sums, out):
-    """Fill out with (image - mean) / (std + 1e-8), by running averages of the images' figures.
+    """Fill out with (image - mean) / (std + 1e-8), where both are running averages over images.
 
     averages: (3,), of the mean and of the std, and alpha to the power of the number of images,
     which corrects both for their start at 0. sums: (lanes,), scratch; lanes divides the size.

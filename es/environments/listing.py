@@ -66,7 +66,7 @@ def names(words: Sequence[str]) -> list[str]:
 def register_from(module: str, complaint: str) -> None:
     """Import a module that registers environments; raise UsageError if it cannot be imported.
 
-    Packages of the Farama Foundation print a notice of their version, in each process.
+    Also silence the version notices that the Farama Foundation's packages print in each process.
     """
     notifications.clear()
     with as_usage_error(complaint):
@@ -77,7 +77,7 @@ def _names_of(module: str) -> list[str]:
     """Import a module; return the names of its environments, as --env-name takes them."""
     before = {*gymnasium.registry}
     register_from(module, f"--list-envs {module}: cannot be imported")
-    # Those of a module that had been imported before are told by their code.
+    # If it was imported before, its environments are known by where their code is.
     return [
         f"{module}:{name}"
         for name, spec in gymnasium.registry.items()

@@ -43,10 +43,10 @@ def is_image(space: spaces.Space) -> bool:
 def as_network_sees(env: gymnasium.Env, name: str, *, keeps_shape: bool = False) -> gymnasium.Env:
     """Return the environment in wrappers that show its observations as the network sees them.
 
-    Those are images, (1, 42, 42), or vectors; Discrete becomes one-hot. keeps_shape: keep the shape
+    It sees images, (1, 42, 42), or vectors; Discrete becomes one-hot. keeps_shape: keep the shape
     of arrays, and all of a Dict, for a --net module. Each wrapper is an ObservationWrapper. Raise
-    UsageError for parts without a fixed number of numbers, for images among other parts or with
-    many channels.
+    UsageError for parts whose size is not fixed, and for images beside other parts or with many
+    channels.
     """
     space = env.observation_space
     refuse = partial(_refuse, f"--env-name {name}: its observations are", space)
@@ -87,7 +87,7 @@ def _one_hot(count: int, start: int, number: int) -> np.ndarray:
 
 
 def unbatch(space: spaces.Space, observation: Any) -> list[Any] | None:
-    """Return the observations in a batch, as a vector environment has it; None for a single one."""
+    """Split a vector environment's batch into observations; return None for one observation."""
     part, first = space, observation
     while isinstance(part, spaces.Dict | spaces.Tuple):
         key: Any = next(iter(part)) if isinstance(part, spaces.Dict) else 0
@@ -118,8 +118,8 @@ def describe_actions(space: spaces.Space, name: str) -> dict[str, Any]:
 
     {"kind": "discrete", "n", "start"}, {"kind": "multi-discrete", "counts", "start", "shape",
     "dtype"}, {"kind": "multi-binary", "shape"}, or {"kind": "box", "low", "high", "shape", "dtype",
-    "bins", "noise"}, where lists have a number for each dimension. Raise UsageError for spaces
-    that are none of these or have no bounds.
+    "bins", "noise", "squash"}. Lists have a number for each dimension. Raise UsageError for other
+    spaces, and for boxes without finite bounds.
     """
     refuse = partial(_refuse, f"--env-name {name}: its actions are", space)
     if not isinstance(space, LEAVES):

@@ -59,7 +59,7 @@ def refuse_statistics(env: gymnasium.Env, flag: str) -> None:
 
 
 def _arrays(make: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments, of which lists are arrays where the callable's annotation has these."""
+    """Return the arguments, with lists converted where the callable's annotation wants arrays."""
     # An annotation may be a class, a union, or a string.
     parameters = inspect.signature(make).parameters.items()
     wants = {key for key, parameter in parameters if "ndarray" in str(parameter.annotation)}

@@ -22,7 +22,7 @@ VARIANCE_ADDED = 1e-5  # as in torch's batch normalisation
 
 
 def aligned(*shape: int) -> FloatArray:
-    """Return zeros that begin with a cache line, so that no vector lies in two."""
+    """Return zeros aligned to a cache line, so that no vector spans two."""
     size = math.prod(shape)
     longer = np.zeros(size + 15, np.float32)
     start = -longer.ctypes.data // 4 % 16
@@ -201,14 +201,14 @@ class ConvLSTMActor(NetworkActor):
 class Decoder:
     """Make the described action of outputs: (outputs,), which the network overwrites in each step.
 
-    Discrete actions are that of the largest output, of each group of outputs if there are several,
-    and binary ones the outputs' signs. With "sample", discrete ones are drawn with the
-    probabilities of the softmax by the Gumbel-max trick (Maddison et al. 2014): the largest of the
+    A discrete action is the index of the largest output, in each group of outputs if there are
+    several. A binary action is 1 where the output is positive. With "sample", discrete actions are
+    drawn from the softmax by the Gumbel-max trick (Maddison et al. 2014): take the largest of the
     outputs plus Gumbel noise.
 
     Actions in a box are tanh of the outputs, scaled to the bounds, or the outputs clipped to them,
-    or one of "bins" values in each dimension. An episode's noise is added to that, and the sum
-    clipped to the bounds. Integers are rounded to.
+    or one of "bins" values in each dimension. An episode's noise is added, and the sum is clipped
+    to the bounds. Actions of an integer type are rounded.
 
     decode: called with the index of the largest output; returns a new action.
     """
@@ -290,7 +290,7 @@ class Decoder:
 
 
 def bounds_within(actions: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
-    """Return the lower and upper bounds, which may be doubles, as float32 within them."""
+    """Return the lower and upper bounds as float32; doubles are rounded inwards."""
     low, high = (np.array(actions[name], np.float32) for name in ("low", "high"))
     # NumPy compares with the doubles.
     return (

@@ -51,7 +51,7 @@ class Console:
     """Print to standard output. When silent, print only warnings and the last line.
 
     log_every: the seconds between lines of figures where there is no live view; 0: print a block
-    after each update. in_program: a program calls the training. When silent, it gets no last line.
+    after each update. in_program: a program calls the training; if silent, print no last line.
     """
 
     def __init__(self, *, silent: bool, log_every: float = 0.0, in_program: bool = False) -> None:

@@ -272,7 +272,7 @@ class GrowingFile:
         if not self._waiting:
             return
         with self._path.open("ab", buffering=0) as file:
-            # The disk may have refused them before.
+            # After a refused attempt, the header is waiting, too.
             if not file.tell() and not self._waiting.startswith(self._header):
                 self._waiting[:0] = self._header
             while self._waiting:

@@ -116,9 +116,9 @@ def read_table(path: Path, columns: Sequence[str] = CURVE_COLUMNS) -> dict[str, 
 
 
 def running_mean(values: DoubleArray, window: int) -> DoubleArray:
-    """Return (updates,): the mean of the last `window` values up to each, without NaN.
+    """Return (updates,): the mean of the finite ones among the last `window` values up to each.
 
-    At the beginning it is the mean of fewer.
+    The first means are of fewer values. Where no value is finite, the mean is NaN.
     """
     if not values.size:
         return values
@@ -201,7 +201,7 @@ def curve(
 
 
 def _count_frames(axes: Axes, episodes: DoubleArray, frames: DoubleArray) -> None:
-    """Label the episodes along an axis above with the frames that were played until then."""
+    """Add an axis at the top that shows the frames played up to each number of episodes."""
     spell = in_thousands()
 
     def frames_at(episode: float, _: float) -> str:

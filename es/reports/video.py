@@ -109,7 +109,7 @@ def require_drawable(make: Callable[[], gymnasium.Env]) -> None:
 
 
 def _prepare_mujoco(model: Any) -> None:
-    """Choose what MuJoCo draws with, and draw the floors of a model without an end.
+    """Choose what MuJoCo draws with, and make the floors of a model endless.
 
     Raise UsageError if MuJoCo cannot draw here.
     """
@@ -303,7 +303,7 @@ class Video:
 class Recorder:
     """Record episodes of a run's policy (--video-every), one at a time, in a process beside it.
 
-    A checkpoint that comes while another is being recorded is left out, but not the last one.
+    A checkpoint that comes while another is being recorded is skipped, unless it is the last one.
 
     path: the run's directory. flags: `Config.flags_to_restore`.
     """
@@ -320,7 +320,7 @@ class Recorder:
         self._folder.mkdir(exist_ok=True)
 
     def record(self, checkpoint: Checkpoint) -> None:
-        """Record an episode of the checkpoint's policy, now or when the process has finished."""
+        """Record an episode of the checkpoint's policy; let it wait while another is recorded."""
         self._waiting = checkpoint
         self._continue()
 

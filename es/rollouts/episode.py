@@ -91,7 +91,7 @@ def as_number(reward: Any) -> float:
 
 
 def close(env: Environment) -> None:
-    """Close an environment, whose own errors are passed over: its episodes are played."""
+    """Close an environment. Ignore its own errors, since its episodes have been played."""
     try:
         env.close()
     except BaseException as error:

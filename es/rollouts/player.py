@@ -18,7 +18,7 @@ from es.rollouts.tasks import (
     each_task,
 )
 
-# The noise of networks up to this size is kept for a twin. Drawing that of larger ones again is
+# Noise of up to this size is kept for the mirrored twin. For a larger network, drawing it again is
 # cheap beside an episode.
 MOST_KEPT = 50_000
 NOTHING = np.zeros((2, 0))

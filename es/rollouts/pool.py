@@ -55,7 +55,7 @@ class Worker:
         self._poll.register(link, select.POLLIN)
 
     def receive(self) -> list[bytes]:
-        """Return the messages that have arrived. Raise EOFError or OSError if there is none."""
+        """Return the messages that have arrived. Raise EOFError or OSError if the worker died."""
         messages = [self.link.recv_bytes()]
         try:
             while self._poll.poll(0):
@@ -65,7 +65,7 @@ class Worker:
         return messages
 
     def kill(self) -> None:
-        """End at once what its environment has started, and the worker if it is not dead yet."""
+        """Kill the worker and everything that its environment has started."""
         end_group(self.process.pid)
         self.process.kill()  # a worker that is starting has no group yet
 
@@ -85,8 +85,8 @@ class WorkerPool(Pool):
 
     workers: the number of processes. size: P, the number of parameters. inputs: the size of
     observations if these are normalised. relative_sigma: whether snapshots have one. timeout:
-    seconds after which an episode hangs. say: shows a line to the user. Raise LimitError if the
-    system allows no more processes.
+    seconds after which an episode counts as hung. say: shows a line to the user. Raise LimitError
+    if the system allows no more processes.
     """
 
     def __init__(
@@ -291,7 +291,7 @@ class WorkerPool(Pool):
                 worker.kill()
 
     def _replace(self, worker: Worker, cause: str, trace: str = "") -> None:
-        """End what is left of a worker, put its task back, and start another worker.
+        """Clean up after a lost worker, put its task back, and start another worker.
 
         Raise TaskError if its task has failed FAILURES times, and RunError if FAILURES workers in a
         row could not be started and no other is left.
@@ -319,7 +319,7 @@ class WorkerPool(Pool):
         if not given_up:
             self._start(number)
         self._write(again)
-        # All tasks may raise the same, and all workers may fail alike.
+        # Do not repeat a line for every task and worker: all may fail alike.
         told = self._failures.total() if worker.ready else self._failed_starts
         if told <= FAILURES or (worker.ready and not trace):
             then = f"going on with {len(self._workers)}" if given_up else "replaced"

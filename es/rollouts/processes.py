@@ -48,12 +48,12 @@ def hide_checkout() -> None:
 
 
 def search_last() -> None:
-    """Search the current folder for modules of the user's, after all that is installed.
+    """Search the current folder for the user's modules, after all that is installed.
 
-    So a `random.py` there hides nothing.
+    A `random.py` there then hides nothing.
     """
     with suppress(ImportError):
-        # It has no file of its own, so a google.py would hide it wherever it is found.
+        # A package without a file of its own: any google.py on the path would hide it.
         import google  # type: ignore[import-untyped]  # noqa: F401
     with suppress(OSError):  # the folder is gone
         if (here := os.getcwd()) not in sys.path:
@@ -189,7 +189,7 @@ class Helper(subprocess.Popen[bytes]):
         super().__init__(
             # -P: do not import from the current folder, where a user's files may have our names.
             ["nice", "-n", str(LOW_PRIORITY), sys.executable, "-P", "-m", *words],
-            # Matplotlib reads the last one. A notebook's value may name what is not installed here.
+            # MPLBACKEND is for Matplotlib: a notebook may have set one that is not installed here.
             env=os.environ | importing_variables() | {"MPLBACKEND": "agg"},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
 """Any pool in a process of its own, which is started again if it dies.
 
-Fork server, workers, shared memory and limits are that process's: they change nothing in the
-program that uses the pool, and end with it. The program's `__main__` is not imported anywhere.
+That process owns the fork server, the workers, the shared memory and the limits. They end with it,
+and change nothing in the program that uses the pool. That program's `__main__` is not imported.
 """
 
 import subprocess

@@ -20,7 +20,7 @@ Tasks = npt.NDArray[np.void]
 Results = npt.NDArray[np.void]  # (k,) of `result_type`
 Progress = Callable[[int], None]  # called with the number of episodes that are done
 
-UNPERTURBED = (0, 0)  # its noise seed and sign
+UNPERTURBED = (0, 0)  # noise seed and sign of the unperturbed parameters
 FAILURES = 3  # give up after this many failures of one task, or of consecutive process starts
 
 

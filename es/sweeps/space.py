@@ -67,9 +67,10 @@ def _distribution(key: str, table: Any, source: str) -> BaseDistribution:
 
 
 def fit_space(space: Space, given: Collection[str], network: str) -> Space:
-    """Return the space without the settings that are given as flags, or are not the network's.
+    """Return the space without the settings that are given as flags.
 
-    given: the fields of the flags. network: the kind of the network.
+    Unless the network is an MLP, leave out the settings of an MLP's layers, too. given: the fields
+    of the flags. network: the kind of the network.
     """
     left_out = {*given} if network == "mlp" else {*given, "hidden_sizes", "activation"}
     return {name: space[name] for name in space if name not in left_out}

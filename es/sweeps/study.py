@@ -1,4 +1,4 @@
-"""The study: asks Optuna for parameters, plays trials at once, tells it their values, reports."""
+"""The study: ask Optuna for parameters, play trials in parallel, tell it their values, report."""
 
 import csv
 import dataclasses
@@ -33,10 +33,10 @@ from es.sweeps.trial import MILESTONES, Milestone, Value, run_trial
 STUDY, BEST_SETTINGS, TABLE, IMPORTANCE = "study.db", "best.toml", "trials.csv", "importance.png"
 SWEPT = "swept"  # attribute of the study: each setting's value and distribution
 STARTED, FRAMES, REASON = "started", "frames", "reason"  # attributes of a trial
-FAILURES = 5  # of a command's trials, which end it where no trial has ever succeeded
-SEEDS = 2**32  # that NumPy, which the sampler draws with, takes
-FEWEST = 8  # complete trials, below which importances are chance
-GOOD = 0.25  # of the trials, whose parameters are compared with all
+FAILURES = 5  # so many failed trials end a command if no trial has ever succeeded
+SEEDS = 2**32  # NumPy, with which the sampler draws, takes no more
+FEWEST = 8  # with fewer complete trials, importances would be chance
+GOOD = 0.25  # the share of best trials: their parameters are compared with those of all
 
 
 class Sweep(NamedTuple):
@@ -87,8 +87,8 @@ def _load(storage: optuna.storages.RDBStorage, sweep: Sweep) -> optuna.Study:
         study_name="sweep",
         direction="maximize",
         load_if_exists=True,
-        # A median of complete trials, since learning may begin late and at once: rungs that only a
-        # fraction passes would end most trials on the plateau that comes before.
+        # The median of complete trials, since learning may begin late and suddenly: successive
+        # halving would end most trials on the plateau before.
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=3),
     )
     _identify(study, sweep)
@@ -96,7 +96,7 @@ def _load(storage: optuna.storages.RDBStorage, sweep: Sweep) -> optuna.Study:
     for trial in trials:
         if trial.state == TrialState.RUNNING:
             storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
-    # A sampler that begins anew would choose again what it chose at first.
+    # With the same seed, a new sampler would repeat its first choices.
     seed = None if sweep.seed is None else (sweep.seed + len(trials)) % SEEDS
     study.sampler = optuna.samplers.TPESampler(seed=seed)
     return study
@@ -187,7 +187,7 @@ class RunningTrial:
         return study.tell(self.trial, state=TrialState.FAIL)
 
     def kill(self) -> None:
-        """End the process, if it is not dead yet, and at once what its environment has started."""
+        """Kill the process and everything that its environment has started."""
         if self.process.pid:
             end_group(self.process.pid)
         self.process.kill()  # it may have no group yet
@@ -326,7 +326,7 @@ def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
 
 
 def _best_settings(sweep: Sweep, best: FrozenTrial, count: int) -> str:
-    # A trial's one process is one of many.
+    # A trial uses one process, since many trials run at once.
     workers = sweep.base.workers or "auto"
     config = dataclasses.replace(
         trial_settings(sweep.base, best.params), workers=workers, silent=False
