@@ -131,7 +131,7 @@ def load(path: str) -> Checkpoint:
             with warnings.catch_warnings(action="ignore"):  # about unusual pickles
                 weights = torch.load(file, map_location="cpu", weights_only=True)
         if not weights or not all(isinstance(each, torch.Tensor) for each in weights.values()):
-            raise ValueError("it holds other things than tensors")
+            raise ValueError("it does not hold tensors alone")
         return Checkpoint(dict(weights))
     except UsageError:
         raise

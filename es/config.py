@@ -761,7 +761,7 @@ def _phase(table: Mapping[str, Any], source: str) -> dict[str, Any]:
     keys = {key: word for key in table if (word := key.replace("-", "_")) in PHASE_STARTS}
     if not keys:
         raise UsageError(
-            f"{source} must have after-updates, after-frames or after-return, when it begins"
+            f"{source} needs after-updates, after-frames or after-return, which say when it begins"
         )
     starts = {}
     for key, start in keys.items():

@@ -126,7 +126,7 @@ def test_a_phase_with_several_starts_begins_at_the_first(program, updates, frame
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ("lr = 1", "must have after-updates, after-frames or after-return"),
+        ("lr = 1", "needs after-updates, after-frames or after-return"),
         ("after-updates = 1.5\nlr = 1", "after-updates = 1.5 must be a whole number"),
         ("after-updates = 1\nlr = 'a'", "lr = 'a' must be a number"),
         ("after-updates = 1\nlr = -1", "[[phase]] 1: --lr -1.0 must be from"),

@@ -86,7 +86,7 @@ class Optimizer:
         """Continue with copies of these moments; raise ValueError unless they fit."""
         shapes = {name: () if name == "step" else self._parameter.shape for name in self._names}
         if moments and {name: tensor.shape for name, tensor in moments.items()} != shapes:
-            raise ValueError("the optimiser's state is not that of this network")
+            raise ValueError("the optimiser's state does not fit this network")
         self.moments = {name: tensor.clone() for name, tensor in moments.items()}
 
 

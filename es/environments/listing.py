@@ -31,7 +31,7 @@ def show(words: Sequence[str], tuned: Mapping[str, Sequence[str]]) -> int:
         print(f"{name:<34} {' '.join(tuned.get(name, ()))}".rstrip())
     if not words:
         print(
-            "Older versions: --list-envs NAME. Each game is also there by its old name, "
+            "Older versions: --list-envs NAME. Each game also has its old name, "
             "<Game>Deterministic-v4."
         )
     return 0
