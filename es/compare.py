@@ -93,7 +93,8 @@ def compare(run_dirs: Sequence[str], by: str = "frames", output: str = "comparis
 def load_runs(names: Sequence[str]) -> list[LoadedRun]:
     """Load the runs in these directories or in folders of theirs, each once.
 
-    Leave out, with a warning, a run that cannot be read. Raise UsageError if no run is left.
+    Leave out, with a warning, a directory without runs and a run that cannot be read. Raise
+    UsageError if no run is left.
     """
     runs: dict[Path, LoadedRun] = {}
     for name in names:
@@ -108,6 +109,9 @@ def load_runs(names: Sequence[str]) -> list[LoadedRun]:
             f"RUN_DIR {' '.join(names)}: holds no run. Give the directory of a run, such as "
             "checkpoints/CartPole-v1."
         )
+    for name in names:
+        if not any(Path(name).rglob(PROGRESS)):
+            print(f"warning: {name}: holds no run. It is left out.", file=sys.stderr)
     return list(runs.values())
 
 

@@ -152,9 +152,10 @@ def test_folders_of_a_directory_are_runs_and_what_cannot_be_read_is_left_out(com
         path = write_progress(Path("sweep", name), 0)
         if text:
             path.write_text(text)
-    status, _, err = compare("sweep", "sweep/../sweep/1/")
+    status, _, err = compare("sweep", "sweep/../sweep/1/", "swep")
     assert status == 0
-    assert err.count("\n") == err.count(". It is left out.") == 3
+    assert err.count("\n") == err.count(". It is left out.") == 4
+    assert "swep: holds no run" in err
     assert "sweep/new: cannot be read (it has not finished an update yet)" in err
     assert "CartPole-v1,2," in Path("comparison.csv").read_text()
 
