@@ -457,7 +457,14 @@ class Config:
         """
         table = self.phase[number].items()
         changed = {name: value for name, value in table if name not in PHASE_STARTS}
-        return settle((self._not_default(), changed), ("", f"[[phase]] {number + 1}"))
+        return self.under(changed, f"[[phase]] {number + 1}")
+
+    def under(self, changes: Mapping[str, Any], source: str = "") -> "Config":
+        """Return these settings under `changes`, without those that the changes contradict.
+
+        source: of the changes, for messages. Raise UsageError if a setting is wrong.
+        """
+        return settle((self._not_default(), changes), ("", source))
 
     def hyperparameters(self) -> dict[str, bool | float | str | None]:
         """Return the settings of the algorithm as cells of a table, for comparing runs."""

@@ -1,8 +1,7 @@
 """The space that a sweep searches: Optuna's distribution of each setting."""
 
-import dataclasses
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from optuna.distributions import (
@@ -74,15 +73,6 @@ def fit_space(space: Space, given: Collection[str], network: str) -> Space:
     """
     left_out = {*given} if network == "mlp" else {*given, "hidden_sizes", "activation"}
     return {name: space[name] for name in space if name not in left_out}
-
-
-def trial_settings(base: Config, params: Mapping[str, Any]) -> Config:
-    """Return a trial's settings, from the parameters that Optuna has chosen."""
-    values: dict[str, Any] = {
-        name: tuple(json.loads(param)) if isinstance(getattr(base, name), tuple) else param
-        for name, param in params.items()
-    }
-    return dataclasses.replace(base, **values)
 
 
 def base_params(space: Space, base: Config) -> dict[str, Any] | None:

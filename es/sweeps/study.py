@@ -27,8 +27,8 @@ from es.reports.console import Console
 from es.rollouts.processes import end_group, starting_helper
 from es.run import how_to_watch, write_text
 from es.settings import write_toml
-from es.sweeps.space import Space, base_params, trial_settings
-from es.sweeps.trial import MILESTONES, Milestone, Value, run_trial
+from es.sweeps.space import Space, base_params
+from es.sweeps.trial import MILESTONES, Milestone, Value, run_trial, trial_settings
 
 STUDY, BEST_SETTINGS, TABLE, IMPORTANCE = "study.db", "best.toml", "trials.csv", "importance.png"
 SWEPT = "swept"  # attribute of the study: each setting's value and distribution
@@ -206,14 +206,13 @@ def start_trial(study: optuna.Study, sweep: Sweep) -> RunningTrial:
         shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(exist_ok=True)
     trial.set_user_attr(STARTED, True)
-    config = trial_settings(sweep.base, trial.params)
     restore = str(directory / LATEST) if resumed else ""
-    config = dataclasses.replace(config, silent=True, run_dir=str(directory), restore=restore)
+    base = dataclasses.replace(sweep.base, silent=True, run_dir=str(directory), restore=restore)
+    reported = study.get_trials(deepcopy=False)[trial.number].last_step or 0
     ours, theirs = connection.Pipe()
     with theirs:
         process = multiprocessing.get_context("forkserver").Process(
-            target=run_trial,
-            args=(config, theirs, study.get_trials(deepcopy=False)[trial.number].last_step or 0),
+            target=run_trial, args=(base, trial.params, theirs, reported)
         )
         with starting_helper():
             process.start()

@@ -2,15 +2,17 @@
 
 import dataclasses
 import gc
+import json
 import os
 import signal
 import statistics
 import sys
 from collections import deque
+from collections.abc import Mapping
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from es import cli
 from es.checkpoint import load
@@ -43,25 +45,44 @@ class Value(NamedTuple):
     frames: int
 
 
-def run_trial(config: Config, link: Connection, reported: int) -> None:
+def trial_settings(base: Config, params: Mapping[str, Any]) -> Config:
+    """Return a trial's settings: those of `base` under the parameters that Optuna has chosen.
+
+    Raise UsageError if they do not go together.
+    """
+    values: dict[str, Any] = {
+        name: tuple(json.loads(param)) if isinstance(getattr(base, name), tuple) else param
+        for name, param in params.items()
+    }
+    return base.under(values)
+
+
+def run_trial(base: Config, params: Mapping[str, Any], link: Connection, reported: int) -> None:
     """Run a trial's process, whose output goes to a file in the directory of its run.
 
-    link: takes milestones and the end (a Value, or why the trial has failed), and gives the answers
-    to milestones. reported: the last milestone that the sweep knows.
+    base: the settings of all trials, with this one's directory. params: the parameters that Optuna
+    has chosen. link: takes milestones and the end (a Value, or why the trial has failed), and gives
+    the answers to milestones. reported: the last milestone that the sweep knows.
     """
     gc.freeze()  # to look through what was imported would copy the pages that trials share
     os.setsid()  # the terminal's Ctrl-C is for the sweep, which then ends its trials
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     os.environ[NO_CURVE] = "yes"  # trials are compared by their values
-    with Path(config.run_dir or "", OUTPUT).open("ab") as output:
+    with Path(base.run_dir or "", OUTPUT).open("ab") as output:
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    sys.exit(execute(partial(play, config, link, reported)))
+    sys.exit(execute(partial(play, base, params, link, reported)))
 
 
-def play(config: Config, link: Connection, reported: int, interrupts: Interrupts) -> int:
+def play(
+    base: Config,
+    params: Mapping[str, Any],
+    link: Connection,
+    reported: int,
+    interrupts: Interrupts,
+) -> int:
     """Play a trial in its process, and send its end; return the exit status.
 
     The value is the mean return of the last policy in the episodes of the run's own evaluation,
@@ -69,14 +90,13 @@ def play(config: Config, link: Connection, reported: int, interrupts: Interrupts
     """
     try:
         end_with_parent(partial(end_group, os.getpid()))
-        return _train(config, link, reported, interrupts)
+        return _train(trial_settings(base, params), link, reported, interrupts)
     except Exception as error:
         link.send(summary_of(error))
         raise
 
 
 def _train(config: Config, link: Connection, reported: int, interrupts: Interrupts) -> int:
-    config.check()
     checkpoint = None
     if config.restore:  # it goes on with the seed that it drew, in the phase that it was in
         checkpoint = load(config.restore)

@@ -6,8 +6,10 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from es import sweep
+from es.config import Config
 from es.errors import UsageError
 from es.sweeps.space import fit_space, read_space
+from es.sweeps.trial import trial_settings
 from tests.sweeps.common import CARTPOLE
 
 
@@ -61,3 +63,10 @@ def test_what_a_file_says_of_a_single_run_is_not_the_trials():
     _, base, _ = sweep.read_flags([*map(str, CARTPOLE), "--config", "base.toml"])
     assert (base.run_dir, base.save_every, base.video_every) == (None, None, None)
     assert base.workers == 0
+
+
+def test_a_trial_drops_what_its_parameters_contradict():
+    base = Config(optimizer="clipup", max_speed=0.2, init="zero", hidden_sizes=(), sigma=0.3)
+    trial = trial_settings(base, {"optimizer": "adam", "lr": 0.1, "hidden_sizes": "[16]"})
+    assert (trial.optimizer, trial.lr, trial.max_speed) == ("adam", 0.1, None)
+    assert (trial.hidden_sizes, trial.init, trial.sigma) == ((16,), "torch", 0.3)
