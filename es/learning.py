@@ -28,7 +28,7 @@ import numpy as np
 
 from es import cli
 from es.algorithm.noise import DoubleArray, FloatArray
-from es.checkpoint import LATEST, Counters
+from es.checkpoint import Counters
 from es.config import FIELDS, Config
 from es.errors import Interrupts, RunError, UsageError, naming_limits
 from es.rollouts.processes import connect, leave, start_interpreter
@@ -47,7 +47,6 @@ CHILD = (  # no traceback if Ctrl-C comes during the imports
     "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); "
     "from es.learning import child; child()"
 )
-DEATHS = 3  # of the child without an update in between, which end the training
 CLOSE_SECONDS = 10.0
 
 
@@ -64,18 +63,17 @@ class Shown(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An update of the run in the directory `path`. Only a callback needs the last three fields.
+    """An update, for the callback.
 
     theta: (P,) float32. statistics: as a `Snapshot` has them. checkpoint: pickled, in the first row
     of a phase.
     """
 
     record: "Record"
-    path: Path
     counters: Counters
-    theta: FloatArray | None = None
-    statistics: DoubleArray | None = None
-    checkpoint: bytes | None = None
+    theta: FloatArray
+    statistics: DoubleArray | None
+    checkpoint: bytes | None
 
 
 class Done(NamedTuple):
@@ -138,9 +136,8 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
     callback: called after each update with its figures (the columns of progress.csv as attributes)
     and the policy, which is the same object throughout a phase. The run ends if it returns False.
 
-    The training runs in a process of its own, which is started again from its latest checkpoint if
-    it dies. With `workers=0` everything runs in this process instead, for debuggers: it then
-    changes generators, environment variables and log levels here.
+    The training runs in a process of its own. With `workers=0` everything runs in this process
+    instead, for debuggers: it then changes generators, environment variables and log levels here.
 
     Raise UsageError for settings that do not fit, before anything on the disk has changed, and
     RunError for what goes wrong later. Ctrl-C saves the run and raises KeyboardInterrupt.
@@ -168,10 +165,13 @@ def _train_here(given: dict[str, Any], follow: Follow | None) -> Done:
     make_row = _row_maker()
 
     def after_update(record: "Record", trainer: "Trainer") -> bool:
-        return follow is None or follow(make_row(record, trainer))
+        assert follow
+        return follow(make_row(record, trainer))
 
-    console = _make_console(config)
-    outcome = train(config, checkpoint, Interrupts(), console=console, after_update=after_update)
+    outcome = train(
+        config, checkpoint, Interrupts(),
+        console=_make_console(config), after_update=after_update if follow else None,
+    )  # fmt: skip
     return _done(outcome)
 
 
@@ -187,7 +187,6 @@ def _following(callback: Callback) -> Follow:
 
     def follow(row: Row) -> bool:
         nonlocal policy
-        assert row.theta is not None
         if row.checkpoint is not None:
             policy = _load_policy(row.checkpoint)
         assert policy is not None
@@ -199,45 +198,26 @@ def _following(callback: Callback) -> Follow:
 
 
 class _Child:
-    """The child process of a training, which is started again if it dies."""
+    """The child process of a training."""
 
     def __init__(self, given: dict[str, Any], follow: Follow | None) -> None:
         self._given, self._follow = given, follow
         self._console: Console | None = None
         self._workers = ""  # in words
-        self._last: Row | None = None
 
     def run(self) -> Done:
         """Train; return the end. Raise RunError, and what the callback or Ctrl-C raises."""
-        deaths = 0
-        while True:
-            before = self._last
-            self._process, self._link = start_interpreter(CHILD)
-            try:
-                if done := self._serve():
-                    return done
-                code = self._process.wait()
-            except BaseException:
-                self._interrupt()
-                raise
-            finally:
-                self._end()
-            deaths = 1 if self._last is not before else deaths + 1
-            line = f"the process of the training died (exit code {code})"
-            if deaths == DEATHS:
-                raise RunError(f"{line}, {DEATHS} times in a row")
-            if self._console:
-                self._console.say(f"{line.capitalize()}: starting it again.")
-            if self._last and (latest := self._last.path / LATEST).exists():
-                unsaved = {
-                    name: self._given[name]
-                    for name in self._given.keys() - {"config"}
-                    if not FIELDS[name].metadata["saved"]
-                }
-                self._given = {**unsaved, "restore": str(latest), "trust": True}
+        self._process, self._link = start_interpreter(CHILD)
+        try:
+            return self._serve()
+        except BaseException:
+            self._interrupt()
+            raise
+        finally:
+            self._end()
 
-    def _serve(self) -> Done | None:
-        """Answer the child until it is done, or has died; raise its RunError."""
+    def _serve(self) -> Done:
+        """Answer the child until it is done; raise its RunError, or one if it dies."""
         self._answer((self._given, self._follow is not None))
         while message := self._receive():
             if isinstance(message, Done):
@@ -248,15 +228,15 @@ class _Child:
                 self._show(message)
             elif isinstance(message, Config):
                 self._answer(_pickle_definitions(message))
-                self._console = self._console or _make_console(message)
+                self._console = _make_console(message)
             else:
-                # An update is played again if the child died before its checkpoint was written.
-                is_new = self._last is None or message.record.update > self._last.record.update
-                if is_new:
-                    self._last = message
-                if self._follow:
-                    self._answer(not is_new or self._follow(message))
-        return None
+                assert self._follow
+                self._answer(self._follow(message))
+        code = self._process.wait()
+        raise RunError(
+            f"the training process died (exit code {code}). Continue from its run directory: "
+            "learn(restore=DIRECTORY)"
+        )
 
     def _receive(self) -> Message | None:
         """Return the next message, or None if the child has died."""
@@ -380,9 +360,6 @@ def _train(
     make_row = _row_maker()
 
     def after_update(record: "Record", trainer: "Trainer") -> bool:
-        if not follows:
-            send(Row(record, trainer.path, trainer.counters))
-            return True
         send(make_row(record, trainer))
         with interrupts.allowed():
             return answer()
@@ -391,7 +368,7 @@ def _train(
     adapt_recipe = _install(answer())
     outcome = train(
         config, checkpoint, interrupts,
-        console=console, after_update=after_update, adapt_recipe=adapt_recipe,
+        console=console, after_update=after_update if follows else None, adapt_recipe=adapt_recipe,
     )  # fmt: skip
     return _done(outcome)
 
@@ -456,7 +433,7 @@ def _row_maker() -> "Callable[[Record, Trainer], Row]":
         checkpoint = None if trainer is described else pickle.dumps(trainer.saved)
         described = trainer
         theta, statistics = trainer.strategy.theta.copy(), trainer.policy.statistics
-        return Row(record, trainer.path, trainer.counters, theta, statistics, checkpoint)
+        return Row(record, trainer.counters, theta, statistics, checkpoint)
 
     return make_row
 
