@@ -149,26 +149,27 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
         theta = initial_theta(network, seed)
         if config.init == "zero":
             theta[:] = 0
+    before = checkpoint.config if checkpoint else None
+    normalizer = None
+    if network.get("normalize"):
+        normalizer = Normalizer(network["inputs"], config.obs_std_floor)
     if saved is not None:
         untrained = custom.untrained if custom else {}
         try:
             theta = flatten(network, {name: saved[name] for name in saved if name not in untrained})
+            if normalizer and checkpoint and before and before.obs_norm:
+                normalizer.load(checkpoint.normalizer or {})
         except ValueError as error:
             given = f"--net {config.net}" if config.net else f"--env-name {config.env_name}"
             raise UsageError(
                 f"--restore {config.restore}: does not fit {given}: {error}"
             ) from error
-    before = checkpoint.config if checkpoint else None
-    vbn_batch = normalizer = None
+    vbn_batch = None
     if network.get("vbn"):
         if checkpoint and before and before.vbn:
             vbn_batch = cast(Tensor, checkpoint.vbn_batch).numpy()
         else:
             vbn_batch = _new_vbn_batch(config, environment)
-    if network.get("normalize"):
-        normalizer = Normalizer(network["inputs"], config.obs_std_floor)
-        if checkpoint and before and before.obs_norm:
-            normalizer.load(checkpoint.normalizer or {})
     recipe = Recipe(
         partial(make_env, environment),
         partial(make_actor, network, vbn_batch, custom),

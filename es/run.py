@@ -203,11 +203,10 @@ def start(
             recorder=recorder,
             wandb=start_wandb(directory, config.saved(), console.say) if config.wandb else None,
         )
-    if not phase_begins:  # the file has its table
-        write_settings(directory, config, checkpoint if resumed else None)
-    if counters.phase and resumed:
+    if phase_begins:  # config.toml has its table
         console.say(f"{describe_phase(config, counters.phase)}\n")
     else:
+        write_settings(directory, config, checkpoint if resumed else None)
         console.say(
             f"Num params in network: {policy.theta.size}\nSeed: {config.seed}\n"
             f"Run directory: {directory}\n"

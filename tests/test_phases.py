@@ -86,7 +86,8 @@ def test_the_settings_file_tells_what_was_overridden_and_not_what_phases_change(
 def test_a_resumed_run_has_the_phases_of_an_uninterrupted_one(program, stop):
     program(*phases(), "--max-gradient-updates", 10, "--run-dir", "whole")
     program(*phases(), "--max-gradient-updates", stop, "--run-dir", "parts")
-    program("--restore", "parts/latest.safetensors", "--max-gradient-updates", 10)
+    _, out, _ = program("--restore", "parts/latest.safetensors", "--max-gradient-updates", 10)
+    assert "Run directory: parts\n" in out
     assert torch.equal(theta("whole"), theta("parts"))
     program("--config", "parts/config.toml", "--max-gradient-updates", 10, "--run-dir", "again")
     assert torch.equal(theta("whole"), theta("again"))

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from es.algorithm.noise import seed_shared_generators
+from es.checkpoint import save
 from es.errors import UsageError
 from es.policy import load_policy
 from tests.checkpoints import read
@@ -116,6 +117,11 @@ def test_another_environment_is_played_if_the_policy_fits_it(trained, program):
     with pytest.raises(UsageError, match="does not fit env_name Acrobot-v1"):
         load_policy(path, env_name="Acrobot-v1")
     Path("run").rename("fitting")
+    path = trained("CartPole-v1", "--small-net", "--obs-norm")
+    save(read(path)._replace(normalizer={}), Path("without.safetensors"))
+    with pytest.raises(UsageError, match="the statistics of observations do not fit"):
+        load_policy("without.safetensors")
+    Path("run").rename("normalized")
     path = trained("tests.strange:Whole-v0", *MLP)
     status, _, err = program(
         "--restore", path, "--env-name", "CartPole-v1", "--test", "--no-render", "--override"

@@ -61,6 +61,7 @@ class Normalizer:
 
     def load(self, state: Mapping[str, torch.Tensor]) -> None:
         """Continue with these statistics; raise ValueError unless they fit the observations."""
-        if state["moments"].shape != self._moments.shape:
-            raise ValueError("the statistics do not fit these observations")
-        self.count, self._moments = int(state["count"]), state["moments"].double().numpy().copy()
+        moments = state.get("moments")
+        if moments is None or moments.shape != self._moments.shape:
+            raise ValueError("the statistics of observations do not fit these observations")
+        self.count, self._moments = int(state["count"]), moments.double().numpy().copy()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import ale_py
 import gymnasium
 from farama_notifications import notifications
+from gymnasium.envs.registration import EnvSpec
 
 from es.environments import cyclic_mdp
 from es.errors import UsageError, as_usage_error
@@ -46,13 +47,13 @@ def names(words: Sequence[str]) -> list[str]:
     cyclic_mdp.register()
     games = [name[4:-3] for name in gymnasium.registry if re.fullmatch(r"ALE/\w+-v5", name)]
     if not words:
-        newest: dict[str, int] = {}
+        newest: dict[str, EnvSpec] = {}
         for spec in gymnasium.registry.values():
             match = HIDDEN.fullmatch(spec.id)
             if not match or match[1] not in games:
-                base = spec.id.rpartition("-v")[0]
-                newest[base] = max(newest.get(base, 0), spec.version or 0)
-        return sorted((f"{base}-v{version}" for base, version in newest.items()), key=str.lower)
+                base = spec.id.removesuffix(f"-v{spec.version}")
+                newest[base] = max(newest.get(base, spec), spec, key=lambda s: s.version or 0)
+        return sorted((spec.id for spec in newest.values()), key=str.lower)
     found = set()
     for word in words:
         module, colon, part = word.rpartition(":")

@@ -146,7 +146,7 @@ class RandomStart(gymnasium.Wrapper):
         while True:
             outcome = self.env.reset(seed=seed, **kwargs)
             if not self._noops:
-                self.env.action_space.seed(drawn % 2**32)
+                self.env.action_space.seed(drawn)
             for played in range(drawn % (most + 1)):
                 observation, _, terminated, truncated, info = self.env.step(self._choose())
                 outcome = observation, info

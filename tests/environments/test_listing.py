@@ -1,5 +1,7 @@
 """--list-envs."""
 
+import gymnasium
+
 from es.environments.listing import names
 
 
@@ -16,6 +18,9 @@ def test_environments_are_listed_with_their_settings(program):
 def test_only_the_newest_versions_are_listed_unless_asked_for():
     found = names(())
     assert {"HalfCheetah-v5", "ALE/Breakout-v5", "CyclicMDP-v0"} <= {*found}
+    gymnasium.register("Unversioned", "tests.slow:Slow")
+    assert "Unversioned" in names(())
+    gymnasium.registry.pop("Unversioned")
     assert not {"HalfCheetah-v4", "Breakout-v4", "BreakoutNoFrameskip-v4"} & {*found}
     assert "HalfCheetah-v4" in names(["halfcheetah"])
     assert "BreakoutDeterministic-v4" in names(["breakout"])
