@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 FORMAT = "evolution-strategies-checkpoint-5"
 LATEST, BEST = "latest.safetensors", "best.safetensors"
-OPTIMIZER, NORMALIZER, VBN_BATCH, SPREAD = "optimizer.", "normalizer.", "vbn_batch", "sigma.spread"
+OPTIMIZER, NORMALIZER = "optimizer.", "normalizer."
+VBN_BATCH, RELATIVE_SIGMA = "vbn_batch", "sigma.spread"
 RECENT = 3  # unperturbed returns whose mean has to reach the target before an evaluation
 LIBRARIES = (  # on which results depend to the last digit
     "torch", "numpy", "numba", "gymnasium", "mujoco", "box2d", "ale-py", "opencv-python-headless"
@@ -76,8 +77,8 @@ class Checkpoint(NamedTuple):
     config: the settings of the run, or None for weights alone. optimizer: its moments by name.
     solved: the evaluation that ended the run, if one did: target, mean, std, and second_mean of the
     one that confirmed it. normalizer: statistics of observations, if these are normalised.
-    vbn_batch: (128, 1, 42, 42), the reference batch of virtual batch normalisation. spread: (P,),
-    each parameter's sigma relative to the common one, with --sigma-adapt.
+    vbn_batch: (128, 1, 42, 42), the reference batch of virtual batch normalisation.
+    relative_sigma: (P,), each parameter's sigma relative to the common one, with --sigma-adapt.
     """
 
     parameters: dict[str, Tensor]
@@ -87,7 +88,7 @@ class Checkpoint(NamedTuple):
     solved: dict[str, float] | None = None
     normalizer: dict[str, Tensor] | None = None
     vbn_batch: Tensor | None = None
-    spread: Tensor | None = None
+    relative_sigma: Tensor | None = None
 
 
 def save(checkpoint: Checkpoint, path: Path) -> None:
@@ -107,9 +108,8 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
         **{OPTIMIZER + name: tensor for name, tensor in checkpoint.optimizer.items()},
         **{NORMALIZER + name: tensor for name, tensor in (checkpoint.normalizer or {}).items()},
     }
-    for name, tensor in ((VBN_BATCH, checkpoint.vbn_batch), (SPREAD, checkpoint.spread)):
-        if tensor is not None:
-            tensors[name] = tensor
+    optional = {VBN_BATCH: checkpoint.vbn_batch, RELATIVE_SIGMA: checkpoint.relative_sigma}
+    tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
     metadata = {"format": FORMAT, "values": text, "crc32": checksum(text, tensors)}
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     # For small networks, this is three times as fast as safetensors.torch.save.
@@ -140,7 +140,7 @@ def load(path: str) -> Checkpoint:
     except Exception as error:  # torch and safetensors raise many kinds
         reason = str(error).partition("\n")[0]
         raise UsageError(
-            f"--restore {path}: is damaged, or no checkpoint of this program or pytorch-es "
+            f"--restore {path}: is damaged, or is not a checkpoint of this program or pytorch-es "
             f"({reason})"
         ) from error
 
@@ -158,7 +158,7 @@ def _read(path: str) -> Checkpoint:
         raise ValueError("its checksum is wrong")
     values = json.loads(metadata["values"])
     settings = from_mapping(values["settings"], f"--restore {path}")
-    vbn_batch, spread = tensors.pop(VBN_BATCH, None), tensors.pop(SPREAD, None)
+    vbn_batch, relative_sigma = tensors.pop(VBN_BATCH, None), tensors.pop(RELATIVE_SIGMA, None)
     optimizer, normalizer = _split(tensors, OPTIMIZER), _split(tensors, NORMALIZER)
     return Checkpoint(
         parameters=tensors,
@@ -168,7 +168,7 @@ def _read(path: str) -> Checkpoint:
         solved=values["solved"],
         normalizer=normalizer or None,
         vbn_batch=vbn_batch,
-        spread=spread,
+        relative_sigma=relative_sigma,
     )
 
 

@@ -32,7 +32,7 @@ CLOCKS = {  # the horizontal axis of the picture: its label, its column, the col
 }
 LEGEND = (
     "Figures are means over seeds. final: unperturbed return, mean of the last {window} updates; "
-    "best: the highest of {window} updates in a row; std: standard deviation over seeds."
+    "best: the highest mean of {window} consecutive updates; std: standard deviation over seeds."
 )
 
 

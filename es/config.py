@@ -243,7 +243,7 @@ class Config:
     )
     sigma: float = algorithm(0.05, "Standard deviation of the perturbations.", SCALE)
     sigma_decay: float = algorithm(1.0, "Factor of sigma after each update.", FRACTION)
-    sigma_min: float | None = algorithm(None, "Lower limit of --sigma-decay.", SCALE)
+    sigma_min: float | None = algorithm(None, "Smallest sigma that --sigma-decay may reach.", SCALE)
     sigma_adapt: bool = algorithm(False, "Adapt a sigma for each parameter, as PGPE does.")
     sigma_lr: float = algorithm(0.1, "Learning rate of --sigma-adapt.", SCALE)
     lr: float | None = algorithm(
@@ -348,7 +348,7 @@ class Config:
         False, "Report to Weights & Biases, too (WANDB_MODE=offline: no network).", saved=False
     )
     silent: bool = run(
-        False, "Print nothing but errors and the last line (with --test: the summary)."
+        False, "Print only warnings, errors and the last line (with --test: the summary)."
     )
     log_every: float = run(
         1.0,
@@ -522,7 +522,7 @@ class Config:
             message = f"--n-max {self.n_max} must be at least --n {self.n}{even}"
             yield Rule(message, ("n_max", "n", "sampling"))
         if self.init == "zero" and self.hidden_sizes:
-            message = "--init zero is for linear policies. Give --hidden-sizes without numbers"
+            message = "--init zero is for linear policies. Give --hidden-sizes with no values"
             yield Rule(message, ("init", "hidden_sizes"), yielding=("init",))
         caps = ("training_ep_len", "variable_ep_len", "adaptive_ep_len")
         if sum(getattr(self, name) not in (None, False) for name in caps) > 1:
@@ -719,8 +719,12 @@ class Kind(NamedTuple):
 
 METAVARS = {int: "INT", float: "FLOAT", str: "TEXT"}
 WORDS = {
-    int: "a whole number", float: "a number", bool: "true or false", str: "a text", dict: "a table"
-}  # fmt: skip
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a string",
+    dict: "a table",
+}
 KINDS = {name: Kind.of(field.type) for name, field in FIELDS.items()}
 KEYS = {word: name for name in FIELDS for word in (flag(name)[2:], name)}
 

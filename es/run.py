@@ -256,8 +256,8 @@ def restore_strategy(strategy: Strategy, checkpoint: Checkpoint, config: Config)
         strategy.lr = counters.lr  # as it has decayed
     if config.sigma == before.sigma:
         strategy.sigma = counters.sigma
-    if strategy.relative_sigma is not None and checkpoint.spread is not None:
-        strategy.relative_sigma[:] = checkpoint.spread
+    if strategy.relative_sigma is not None and checkpoint.relative_sigma is not None:
+        strategy.relative_sigma[:] = checkpoint.relative_sigma
     # The moments of another optimiser are of no use.
     if (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, before.momentum > 0):
         try:

@@ -345,7 +345,7 @@ def resolve(given: Mapping[str, Any], file: Mapping[str, Any]) -> tuple[Config, 
             place = "[[phase]]" if name == "phase" else flag(name)
             raise UsageError(
                 f"--restore {path}: its {place} {shown(words)} would import a module. Give "
-                "--trust if you know where the file comes from"
+                "--trust if you trust the file"
             )
     _require_same(config, before)
     return config, checkpoint

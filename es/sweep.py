@@ -109,7 +109,9 @@ def plan(argv: Sequence[str]) -> Sweep:
     base = policy.config
     space = fit_space(space, given, policy.network["kind"])
     if not space:
-        raise UsageError(f"{source}: nothing is left to search, as all is given as flags")
+        raise UsageError(
+            f"{source}: nothing is left to search, because every setting is given as a flag"
+        )
     directory = Path(flags.dir) if flags.dir else default_path("sweeps", base.env_name)
     return Sweep(
         base, space, directory, flags.trials, jobs, flags.sampler_seed, drawable=policy.drawable

@@ -53,8 +53,8 @@ from es.rollouts.tasks import (
 )
 from es.run import AdaptRecipe, Outcome, StartedRun
 
-# An evaluation may fail after a fifth of its episodes, and at least 5.
-FAILING_PART, FEWEST_EPISODES = 5, 5
+# An evaluation may be cut short after one in so many of its episodes, and after at least 5.
+FIRST_PART, FEWEST_EPISODES = 5, 5
 
 AfterUpdate = Callable[[Record, "Trainer"], bool]
 
@@ -81,8 +81,8 @@ def train(
     if checkpoint and (finished := run.finished_before(config, checkpoint)):
         reached, solved = finished
         console.close(
-            f"Finished already: the run of {config.restore} has reached {reached}. Raise that to "
-            "continue."
+            f"Finished already: the run of {config.restore} has reached {reached}. Raise this "
+            "limit to continue."
         )
         return Outcome(0, Path(config.restore).parent, solved, checkpoint)
     if config.seed is None:
@@ -121,18 +121,21 @@ def _make_policy(config: Config, checkpoint: Checkpoint | None, console: Console
         require_drawable(partial(make_env, policy.environment, "rgb_array"))
     if policy.config.small_net and not config.small_net:
         console.say(
-            f"{config.env_name} is seen as a vector of {policy.network['inputs']} numbers: using "
-            "the MLP (--small-net)."
+            f"Observations of {config.env_name} are vectors of {policy.network['inputs']} numbers: "
+            "using the MLP (--small-net)."
         )
     if not policy.repeatable:
         console.warn(
-            f"--env-name {config.env_name}: the same episode differs when it is played again, so "
+            f"--env-name {config.env_name}: the same seed gives a different episode each time, so "
             "results depend on chance and on the number of workers. Draw from self.np_random alone"
         )
     most = config.max_episode_length
     is_default = most == Config.max_episode_length
     if checkpoint is None and is_default and is_unlimited(policy.environment):
-        console.say(f"No limit of steps is known: episodes may last {most} (--max-episode-length).")
+        console.say(
+            "The environment has no known step limit. Episodes end after "
+            f"{most} steps (--max-episode-length)."
+        )
     return policy
 
 
@@ -332,7 +335,7 @@ class Trainer:
         cap, seed = self.config.max_episode_length, self.strategy.seed
         tasks = evaluation_tasks(seed, update, first + count, cap)[first:]
         name = f"{name} after {counted(update, 'update')}"
-        few = max(FEWEST_EPISODES, count // FAILING_PART)
+        few = max(FEWEST_EPISODES, count // FIRST_PART)
         parts = (tasks,) if target == -math.inf else (tasks[:few], tasks[few:])
         returns, start = list[float](), time.monotonic()
         for part in parts:
@@ -454,7 +457,9 @@ class Trainer:
         return files
 
     def _checkpoint(self) -> Checkpoint:
-        policy, relative_sigma = self.policy, self.strategy.relative_sigma
+        policy, relative_sigma = self.policy, None
+        if self.strategy.relative_sigma is not None:
+            relative_sigma = torch.from_numpy(self.strategy.relative_sigma.copy())
         parameters = unflatten(policy.network, policy.theta)
         if policy.custom:
             untrained = policy.custom.untrained
@@ -465,7 +470,7 @@ class Trainer:
             counters=self.counters,
             optimizer=copy.deepcopy(self.strategy.optimizer.moments),
             normalizer=policy.normalizer.state() if policy.normalizer else None,
-            spread=None if relative_sigma is None else torch.from_numpy(relative_sigma.copy()),
+            relative_sigma=relative_sigma,
             vbn_batch=None if policy.vbn_batch is None else torch.from_numpy(policy.vbn_batch),
         )
 

@@ -52,7 +52,7 @@ def same_run(left: Checkpoint, right: Checkpoint) -> bool:
             checkpoint.counters._replace(wall_seconds=0),
             checkpoint.normalizer,
             checkpoint.vbn_batch,
-            checkpoint.spread,
+            checkpoint.relative_sigma,
             checkpoint.solved,
         )
         for checkpoint in (left, right)

@@ -44,7 +44,7 @@ def example() -> Checkpoint:
         solved={"target": 1.0, "mean": 2.0, "std": 0.5, "second_mean": 1.5},
         normalizer={"count": torch.tensor(3), "moments": torch.randn(2, 4).double()},
         vbn_batch=torch.randn(2, 1, 42, 42),
-        spread=torch.ones(9),
+        relative_sigma=torch.ones(9),
     )
 
 

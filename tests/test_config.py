@@ -86,7 +86,7 @@ def test_settings_that_do_not_go_together(settings, words):
         ({"workers": "many"}, "workers = 'many' must be a whole number or 'auto'"),
         ({"workers": True}, "workers = True must be"),
         ({"hidden-sizes": 64}, "hidden-sizes = 64 must be a list of whole numbers"),
-        ({"env-kwargs": [1]}, "env-kwargs = .* must be a list of texts"),
+        ({"env-kwargs": [1]}, "env-kwargs = .* must be a list of strings"),
         ({"shaping": "rank"}, "shaping = 'rank' must be 'nes' or 'centered-rank' or "),
     ],
 )

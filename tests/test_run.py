@@ -154,7 +154,7 @@ def test_a_finished_run_says_so(program):
     status, out, err = program("--restore", RUN / "latest.safetensors")
     assert (status, err) == (0, "")
     told = f"the run of {RUN}/latest.safetensors has reached 2 updates (--max-gradient-updates)"
-    assert out == f"Finished already: {told}. Raise that to continue.\n"
+    assert out == f"Finished already: {told}. Raise this limit to continue.\n"
     assert {path: path.read_bytes() for path in RUN.iterdir()} == before
 
 
@@ -292,16 +292,16 @@ def test_an_override_changes_sigma_optimiser_and_momentum(program):
 
 def test_another_sigma_scales_the_adapted_ones(program):
     learned(program, "--sigma-adapt")
-    before = read("run/latest.safetensors").spread
+    before = read("run/latest.safetensors").relative_sigma
     again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)
     # An update with a sigma-lr of nearly 0 changes none of them.
     assert program(*again, "--sigma", 0.3, "--sigma-lr", 1e-30, "--max-gradient-updates", 3)[0] == 0
     after = read("run/latest.safetensors")
     assert before is not None
-    assert after.spread is not None
+    assert after.relative_sigma is not None
     assert before.std() > 0
     assert after.counters.sigma == pytest.approx(0.3)
-    assert torch.allclose(after.spread, before)
+    assert torch.allclose(after.relative_sigma, before)
 
 
 def test_a_lower_cap_holds_at_once(program):

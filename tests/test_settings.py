@@ -206,7 +206,7 @@ def test_settings_that_change_nothing_of_a_checkpoint():
 )
 def test_a_checkpoint_imports_modules_only_with_trust(name, value):
     path = restorable(**{name: value})
-    with pytest.raises(UsageError, match=rf"its {flag(name)} m:.* Give --trust if you know"):
+    with pytest.raises(UsageError, match=rf"its {flag(name)} m:.* Give --trust if you trust"):
         resolve({"restore": path}, {})
     assert getattr(resolve({"restore": path, "trust": True}, {})[0], name) == value
     named = {name: value}

@@ -62,8 +62,8 @@ def describe_custom(
     named = f"--net {config.net}"
     if config.obs_norm and (isinstance(observations, spaces.Dict) or observations == OBSERVATIONS):
         raise UsageError(
-            "--obs-norm applies neither to Dict observations nor to images, which are normalised "
-            f"anyway, and {named} gets one of these. Remove it"
+            f"--obs-norm does not apply to the Dict or image observations of {named} (images are "
+            "normalised anyway). Remove it"
         )
     network: dict[str, Any] = {
         "kind": "custom",
@@ -84,7 +84,7 @@ def describe_custom(
     untrained = {name: each for name, each in module.state_dict().items() if name not in trained}
     for name in module.state_dict():
         if name.startswith(RESERVED):
-            raise UsageError(f"{named}: checkpoints use the name {name} themselves. Rename it")
+            raise UsageError(f"{named}: the name {name} is reserved in checkpoints. Rename it")
     with as_usage_error(f"--restore {config.restore}: does not fit {named}"):
         found = {name: tensor for name, tensor in (saved or {}).items() if name in untrained}
         module.load_state_dict(found, strict=False)

@@ -244,7 +244,7 @@ class Log:
                 "again after each update."
             )
         elif self._refused and not refused:
-            self._warn(f"{self._path}: all waiting files are written now.")
+            self._warn(f"{self._path}: all pending files have been written.")
         self._refused = refused
 
     def _report(self, send: Callable[[Any], object]) -> None:

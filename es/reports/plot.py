@@ -180,10 +180,10 @@ def curve(
     axes: Axes, line: Line, label: str, *, index: int,
     runs: Sequence[Line] = (), spread: DoubleArray | None = None,
 ) -> None:  # fmt: skip
-    """Draw a line, with pale lines of the runs behind it, and a band of width `spread` around it.
+    """Draw a line, with pale lines of the runs behind it, and a band around it.
 
-    index: of the colour and the style. spread: (points,), to both sides. A line of fewer than three
-    points has dots.
+    index: of the colour and the style. spread: (points,), of the band to each side. A line of fewer
+    than three points has dots.
     """
     colour = COLOURS[index % len(COLOURS)]
     for at, values in runs:

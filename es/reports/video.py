@@ -102,7 +102,7 @@ def require_drawable(make: Callable[[], gymnasium.Env]) -> None:
 
     make: makes it with the render mode rgb_array.
     """
-    remedy = "leave --video-every out, or give None"
+    remedy = "remove --video-every, or give None"
     with contextlib.closing(make_drawn(make, remedy)) as env:
         env.reset(seed=0)
         draw(env, "--video-every: ", remedy)

@@ -84,8 +84,8 @@ def as_number(reward: Any) -> float:
         raise MisfitError(f"its reward is {reward!r}, not a number")
     if found.size > 1:
         raise MisfitError(
-            f"its reward is a vector, {found}, not a number: a wrapper has to make it one (for "
-            "mo-gymnasium's environments, --env-wrapper mo_gymnasium.wrappers:LinearReward)"
+            f"its reward is a vector, {found}, not a number. Use a wrapper that returns one number "
+            "(for mo-gymnasium's environments: --env-wrapper mo_gymnasium.wrappers:LinearReward)"
         )
     return float(found.item())
 

@@ -89,7 +89,7 @@ class SumClipped:
 
 
 class InProcessPool(Pool):
-    """Plays every task in this process, one after the other, for debugging."""
+    """Plays every task in this process, one after the other."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._player = Player(recipe)

@@ -113,7 +113,7 @@ class RemotePool(Pool):
             self._link.send(message)
         while True:
             if not self._link.poll(SILENT_SECONDS):
-                raise EOFError(f"the process of the workers is silent for {SILENT_SECONDS:g} s")
+                raise EOFError(f"the workers' process has not answered for {SILENT_SECONDS:g} s")
             try:
                 kind, value, workers = self._link.recv()
             except (EOFError, OSError) as error:

@@ -169,7 +169,7 @@ class Pool(ABC):
 
     @abstractmethod
     def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
-        """Start to play tasks; `results` returns their results. The last batch is abandoned."""
+        """Start to play tasks; `results` returns their results. The batch before is abandoned."""
 
     @abstractmethod
     def results(self, progress: Progress | None = None) -> Results:

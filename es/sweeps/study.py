@@ -321,7 +321,7 @@ def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
         f"{how_to_watch(sweep.base, run / LATEST, drawable=sweep.drawable)}"
     )
     train = command("main", "--config", sweep.directory / BEST_SETTINGS)
-    return f"Train with its settings (for longer: give another budget, too):\n  {train}"
+    return f"Train with its settings (add a larger budget to train longer):\n  {train}"
 
 
 def _best_settings(sweep: Sweep, best: FrozenTrial, count: int) -> str:
@@ -354,8 +354,8 @@ def _draw_importance(study: optuna.Study, sweep: Sweep) -> str:
     complete = complete_trials(study)
     if len(complete) < FEWEST or len({each.value for each in complete}) == 1:
         return (
-            f"No {IMPORTANCE}: to tell which settings matter takes {FEWEST} complete trials, not "
-            f"all of the same value (so far: {len(complete)})."
+            f"No {IMPORTANCE}: it needs {FEWEST} complete trials whose values differ (so far: "
+            f"{len(complete)})."
         )
     import matplotlib
     from optuna.visualization.matplotlib import plot_param_importances

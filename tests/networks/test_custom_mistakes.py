@@ -53,8 +53,8 @@ def test_the_network_of_a_checkpoint_must_match(train, program, flags, words):
         ("--net tests.nets:Plain --hidden-sizes 8", "--hidden-sizes 8 applies only to the program"),
         ("--net tests.nets:Plain --net-kwargs width", "--net-kwargs width must be arguments"),
         ("--net tests.nets:Plain --init zero", "--init zero"),
-        ("--net tests.nets:Parts --obs-norm --env-name tests.strange:Scene-v0", "to Dict"),
-        ("--net tests.nets:Grid --obs-norm --env-name PongDeterministic-v4", "nor to images"),
+        ("--net tests.nets:Parts --obs-norm --env-name tests.strange:Scene-v0", "to the Dict"),
+        ("--net tests.nets:Grid --obs-norm --env-name PongDeterministic-v4", "or image"),
     ],
 )
 def test_mistakes_are_one_line_and_change_nothing(program, flags, words, tmp_path):

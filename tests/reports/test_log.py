@@ -166,7 +166,7 @@ def test_checkpoints_that_the_disk_refused_are_written_later_the_latest_last(
     ]  # fmt: skip
     refused, written = log.told
     assert refused.startswith(f"{tmp_path}: update-2.safetensors cannot be written (No space left")
-    assert written == f"{tmp_path}: all waiting files are written now."
+    assert written == f"{tmp_path}: all pending files have been written."
 
 
 def test_tensorboard_has_the_distribution_and_the_settings(tmp_path, open_log):
@@ -303,7 +303,7 @@ def test_a_run_outlives_a_full_disk_and_says_what_it_could_not_write_in_the_end(
     time.sleep(0.5)
     assert latest.read_bytes() == full
     limit(resource.RLIM_INFINITY)
-    assert "all waiting files are written now" in process.stderr.readline()
+    assert "all pending files have been written" in process.stderr.readline()
     before = len((RUN / "progress.csv").read_text().splitlines())
     wait_until(lambda: has_rows(RUN, before))
     updates = [line.split(",")[0] for line in (RUN / "progress.csv").read_text().splitlines()]
@@ -361,7 +361,7 @@ def test_a_run_that_is_interrupted_after_a_full_disk_lacks_nothing(program, monk
     assert status == 130
     refused, written = err.splitlines()
     assert "cannot be written (No space left on device)" in refused
-    assert written.endswith("all waiting files are written now.")
+    assert written.endswith("all pending files have been written.")
     updates = [int(row["update"]) for row in rows()]
     assert updates == list(range(1, read(RUN / "latest.safetensors").counters.update + 1))
     assert not list(RUN.glob("*.tmp"))

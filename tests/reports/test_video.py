@@ -281,7 +281,7 @@ def test_what_has_no_pictures_cannot_be_recorded(program):
     game = ("--env-name", "tests.strange:Digits-v0", "--n", 2, "--workers", 0)
     status, _, err = program(*game, "--video-every", 2)
     assert (status, err.count("\n")) == (2, 1)
-    assert "leave --video-every out" in err
+    assert "remove --video-every" in err
     assert not Path("checkpoints").exists()
 
 

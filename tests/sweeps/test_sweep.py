@@ -46,7 +46,7 @@ def test_it_improves_on_its_start_and_what_it_found_trains_the_same_again(search
     assert [line.split(":")[0] for line in lines[:3]] == ["Trial 0", "Trial 1", "Trial 2"]
     assert lines[-1].endswith(" --config here/best.toml")
     assert "With the settings as they were given (trial 0): " in out
-    assert "No importance.png: to tell which settings matter takes 8 complete trials" in out
+    assert "No importance.png: it needs 8 complete trials whose values differ" in out
     found = table()
     assert float(found[0]["lr"]) == 1e-6
     best = max(found, key=lambda row: float(row["value"]))
