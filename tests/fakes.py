@@ -100,7 +100,7 @@ def start_lasting() -> subprocess.Popen[bytes]:
 
 
 class Starting(Counting):
-    """Leaves a process running, whose id it adds to a file; seed 13 fails, and 14 hangs."""
+    """Leaves a process running, whose id it adds to a file; seed 14 hangs."""
 
     def __init__(self, pids: str, seconds: float = 0.0) -> None:
         super().__init__(seconds=seconds)
@@ -110,8 +110,6 @@ class Starting(Counting):
     def reward(self, action: float, over: bool) -> float:
         if self.seed == 14:
             time.sleep(60)
-        if self.seed == 13:
-            raise ValueError("unlucky")
         return super().reward(action, over)
 
 

@@ -75,11 +75,6 @@ def test_a_class_stands_for_its_newest_version():
     assert register_creator(CartPoleEnv) == "CartPole-v1"
 
 
-def test_a_broken_constructor_is_an_error():
-    with pytest.raises(UsageError, match=r"cannot be made \(TypeError: .*'nonsense'\)$"):
-        make_env(describe_env("CartPole-v1", ["nonsense=1"]))
-
-
 @pytest.mark.parametrize(
     ("argument", "remedy"),
     [("render_mode=human", "Remove it"), ("max_episode_steps=50", "give --max-episode-length")],

@@ -35,8 +35,7 @@ def flags(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["memory.py", "vision.py"])
-def test_it_is_short_and_its_command_trains(program, name):
-    assert len((EXAMPLES / name).read_text().splitlines()) < 60
+def test_its_command_trains(program, name):
     quick = ("--n", 2, "--workers", 0, "--max-gradient-updates", 2, "--max-episode-length", 20)
     status, out, err = program(*flags(name), *quick, "--run-dir", "run", "--target-return", "None")
     assert (status, err) == (0, "")

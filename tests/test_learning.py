@@ -138,17 +138,17 @@ def test_ctrl_c_saves_the_run_and_is_raised(ctrl_c_raises):
     def interrupt(row, policy):
         os.kill(os.getpid(), signal.SIGINT)
 
-    before = psutil.Process().children()  # of other tests
+    before = {*psutil.Process().children()}  # of other tests, which may end
     with pytest.raises(KeyboardInterrupt):
         learn(**QUICK, workers=1, callback=interrupt, run_dir="run", max_gradient_updates=9)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert read("run/latest.safetensors").counters.update == 1
-    assert psutil.Process().children() == before
+    assert {*psutil.Process().children()} <= before
     assert learn(restore="run", workers=0, max_gradient_updates=2).history["update"].size == 2
 
 
 def test_a_training_process_that_dies_is_an_error_and_its_run_can_go_on():
-    before = psutil.Process().children()  # of other tests
+    before = {*psutil.Process().children()}  # of other tests, which may end
 
     def kill(row, policy):
         if row.update == 2:
@@ -158,7 +158,7 @@ def test_a_training_process_that_dies_is_an_error_and_its_run_can_go_on():
 
     with pytest.raises(RunError, match=r"training process died \(exit code -9\)\. Continue from"):
         learn(**QUICK, workers=1, callback=kill, run_dir="run", max_gradient_updates=9)
-    assert psutil.Process().children() == before
+    assert {*psutil.Process().children()} <= before
     learn(restore="run", workers=0, max_gradient_updates=2)
 
 
@@ -179,10 +179,10 @@ def test_it_ends_with_its_work_saved_when_the_program_is_killed():
 
 def test_what_an_environment_raises_in_a_worker_is_raised():
     name, arguments = "tests.awful:Awful-v0", {"place": "step", "first": 2}
-    before = psutil.Process().children()  # of other tests
+    before = {*psutil.Process().children()}  # of other tests, which may end
     with pytest.raises(RunError, match=r"env_name tests.awful(?s:.*)KeyError: 'boom'"):
         learn(**QUICK | {"env_name": name}, env_kwargs=arguments, workers=1)
-    assert psutil.Process().children() == before
+    assert {*psutil.Process().children()} <= before
 
 
 def test_an_environment_that_cannot_be_sent_is_an_error():

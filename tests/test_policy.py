@@ -21,7 +21,6 @@ MLP = ("--small-net", "--hidden-sizes", 16)
 SCREEN = ("gymnasium.wrappers:FilterObservation", "filter_keys=['screen']")
 AWARE = ("tests.strange:Weighted", "weight=[2, 1]", "gymnasium.wrappers:TimeAwareObservation")
 RUNS: list[tuple[object, ...]] = [
-    ("CartPole-v1", *MLP),
     ("Pendulum-v1", *MLP, "--obs-norm", "--action-noise", 0.1),
     ("Pendulum-v1", *MLP, "--frame-skip", 3),
     ("FrozenLake-v1", *MLP, "--env-kwargs", "is_slippery=False"),
@@ -33,7 +32,6 @@ RUNS: list[tuple[object, ...]] = [
     ("tests.strange:Whole-v0", *MLP),
     ("tests.strange:Screen-v0", "--env-wrapper", *SCREEN),
     ("MountainCar-v0", *MLP, "--env-wrapper", *AWARE),
-    ("CartPole-v1", "--net", "tests.nets:Plain"),
     ("Pendulum-v1", "--net", "tests.nets:Rich", "--obs-norm", "--frame-skip", 2),
     ("PongDeterministic-v4", "--net", "tests.nets:Grid", "--max-episode-length", 30),
     ("tests.strange:Planes-v0", "--net", "tests.nets:Grid", "--obs-norm"),

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from es.config import Config
 from es.errors import UsageError
 from es.policy import make_policy
 from es.reports.console import Console
-from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import cores
 from tests.checkpoints import RUN, read, rows, same, same_run, settings, timeless
 from tests.conftest import CARTPOLE
@@ -88,8 +86,6 @@ def test_a_file_system_without_locks_is_used(monkeypatch):
     [
         ("file/run", "[nN]ot a directory"),
         ("file", "not a directory"),
-        ("x" * 300, "File name too long"),
-        ("nul\0", "null byte"),
     ],
 )
 def test_a_directory_that_cannot_be_written_is_an_error(tmp_path, path, reason):
@@ -127,25 +123,6 @@ def test_where_a_run_goes(tmp_path, monkeypatch):
 
 
 # ---- resumed and branched ----
-
-
-def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(program):
-    """Here with evaluations. test_options.py resumes runs with all other options."""
-    options = ("--eval-every", 3, "--eval-episodes", 2)
-    program.train(*options, "--max-gradient-updates", 20, "--run-dir", "whole")
-    program.train(*options, "--max-gradient-updates", 9, "--run-dir", "parts")
-    status, out, err = program(
-        "--restore", "parts/latest.safetensors", "--max-gradient-updates", 20, "--workers", 0
-    )
-    assert (status, err) == (0, "")
-    assert "update 10  episodes 40  " in out
-    assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
-    assert same(
-        read("whole/best.safetensors").parameters, read("parts/best.safetensors").parameters
-    )
-    assert timeless(Path("whole")) == timeless(Path("parts"))
-    clock = [float(row["wall_seconds"]) for row in rows(Path("parts"))]
-    assert clock == sorted(clock)
 
 
 def test_a_finished_run_says_so(program):
@@ -216,17 +193,6 @@ def test_an_interrupt_while_noise_is_summed_does_not_wait_and_loses_no_update(pr
 # ---- other settings ----
 
 
-def test_a_different_setting_is_an_error_unless_overridden(program):
-    program.train("--max-gradient-updates", 2)
-    again = ("--restore", RUN, "--workers", 0, "--max-gradient-updates")
-    status, out, err = program(*again, 3, "--lr", 0.5)
-    assert (status, out) == (2, "")
-    assert "--lr 0.5 differs from the checkpoint's 0.1" in err
-    assert program(*again, 3, "--lr", 0.5, "--override")[0] == 0
-    assert settings(RUN / "latest.safetensors").lr == 0.5
-    assert program(*again, 4, "--lr", 0.7)[0] == 2  # overriding is not inherited
-
-
 def learning_rates(directory=RUN):
     return [float(row["lr"]) for row in rows(directory)]
 
@@ -288,6 +254,8 @@ def test_an_override_changes_sigma_optimiser_and_momentum(program):
         updates = len(rows(Path("run"))) + 1
         status, _, err = program(*again, *optimizer, "--max-gradient-updates", updates)
         assert (status, err) == (0, "")
+    assert settings("run/latest.safetensors").optimizer == "adamw"
+    assert any("exp_avg" in name for name in read("run/latest.safetensors").optimizer)
 
 
 def test_another_sigma_scales_the_adapted_ones(program):
@@ -333,12 +301,11 @@ def test_a_target_that_was_met_otherwise_is_not_met(program):
 
 @pytest.mark.parametrize(("workers", "count"), [(None, 7), ("auto", cores()), (3, 3)])
 def test_workers_are_one_for_each_perturbation_and_the_policy_unless_a_number_is_given(
-    workers, count
+    workers, count, monkeypatch
 ):
+    monkeypatch.setattr(run, "WorkerPool", lambda recipe, workers, **options: workers)
     policy = make_policy(Config(env_name="CartPole-v1", n=6, seed=1, workers=workers), None)
-    with closing(run.start_pool(policy, Console(silent=True), None)) as pool:
-        assert isinstance(pool, WorkerPool)
-        assert len(pool.pids) == count
+    assert run.start_pool(policy, Console(silent=True), None) == count
 
 
 # ---- limits ----

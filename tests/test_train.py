@@ -53,16 +53,6 @@ def test_a_seed_is_drawn_printed_and_saved(program):
     assert len(seeds) == 2
 
 
-def test_a_worker_for_each_perturbation_gives_the_same_run_to_the_bit(program):
-    options = ("--useAdam", "--variable-ep-len", "--max-gradient-updates", 4)
-    program.train(*options, "--run-dir", "a")
-    status, _, err = program(*CARTPOLE, *options, "--run-dir", "b")
-    assert (status, err) == (0, "")
-    assert same_run(read("a/latest.safetensors"), read("b/latest.safetensors"))
-    assert same(read("a/best.safetensors").parameters, read("b/best.safetensors").parameters)
-    assert timeless(Path("a")) == timeless(Path("b"))
-
-
 def test_a_second_run_of_an_environment_takes_a_number_and_says_so(program):
     program.train("--max-gradient-updates", 1, "--sigma", 0.2)
     before = {path: path.read_bytes() for path in RUN.iterdir()}
@@ -84,7 +74,9 @@ def test_a_second_run_of_an_environment_takes_a_number_and_says_so(program):
 def test_a_run_whose_episodes_may_have_no_end_says_so(program, env_name):
     small = ("--env-name", env_name, "--n", 2, "--workers", 0, "--max-gradient-updates", 1)
     said = "The environment has no known step limit. Episodes end after 100000 steps"
-    assert (said in program(*small)[1]) == (env_name != "CartPole-v1")
+    status, out, _ = program(*small)
+    assert status == 0
+    assert (said in out) == (env_name != "CartPole-v1")
 
 
 def test_frames_and_minutes_end_a_run(program):
@@ -145,12 +137,6 @@ def test_no_process_of_a_run_imports_what_would_slow_its_start(tmp_path):
     assert played
     for process in played:
         assert not {"torch", "matplotlib"} & set(process.read_text().split())
-
-
-def test_silence(program):
-    out = program.train("--max-gradient-updates", 2, "--silent")
-    assert out.startswith("Finished: 2 updates")
-    assert out.count("\n") == 1
 
 
 def test_a_vector_environment_uses_the_mlp_and_says_so(program):

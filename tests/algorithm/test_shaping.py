@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from es.algorithm.shaping import (
@@ -23,6 +23,7 @@ from es.errors import RunError
 RETURNS = st.lists(st.integers(-5, 5).map(float), min_size=2, max_size=30)
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(RETURNS)
 def test_ranks_against_counting(returns):
     """A tied group takes places better+1 .. better+equal, and shares their mean."""
@@ -47,6 +48,7 @@ def test_centered_ranks_against_counting():
     )
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(RETURNS)
 def test_normalized_returns_have_mean_0_and_deviation_1(returns):
     utilities = normalized(returns)
@@ -63,6 +65,7 @@ def test_raw_returns_are_themselves():
     assert raw([3.0, -1.0]).tolist() == [3, -1]
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(RETURNS, st.sampled_from(sorted(SHAPINGS)))
 def test_utilities_follow_the_returns(returns, shaping):
     utilities = SHAPINGS[shaping](returns)

@@ -38,23 +38,6 @@ def test_an_episode_is_played(name, settings):
     assert math.isfinite(mean)
 
 
-@pytest.mark.parametrize(
-    ("environment", "words"),
-    [
-        ("tests.strange:Unbounded-v0", "its actions are Box"),
-        ("tests.strange:Words-v0", "its observations are Text"),
-        ("tests.strange:Mission-v0", "filter_keys=['direction', 'image']"),
-        ("CyclicMDP-v0 --env-kwargs states", "--env-kwargs states"),
-    ],
-)
-def test_what_cannot_be_played_is_one_line(program, environment, words):
-    status, out, err = program("--max-gradient-updates", 1, "--env-name", *environment.split())
-    assert (status, out) == (2, "")
-    assert words in err
-    assert err.count("\n") == 1
-    assert not any(Path().iterdir())
-
-
 def test_a_simulator_keeps_to_itself(start):
     """In a process of its own, as a user starts it: pygame, for one, speaks when it is imported."""
     process = start(

@@ -16,7 +16,7 @@ from es.networks import make_actor
 from es.policy import make_policy
 from es.rollouts.player import Player
 from es.rollouts.tasks import Snapshot, Task
-from tests.checkpoints import read, same_run
+from tests.checkpoints import read
 from tests.nets import Rich
 from tests.networks.descriptions import mlp
 from tests.strange import SPACES
@@ -121,13 +121,6 @@ RICH = (
     "--env-name", "Pendulum-v1", "--net", "tests.nets:Rich", "--n", 4, "--seed", 1,
     "--max-episode-length", 20, "--obs-norm",
 )  # fmt: skip
-
-
-def test_any_number_of_workers_and_a_resume_give_the_same_run(train):
-    whole = read(train(*RICH, "--max-gradient-updates", 4, folder="whole"))
-    path = train(*RICH, "--max-gradient-updates", 2, workers=2)
-    named = ("--restore", path, "--net", "tests.nets:Rich", "--max-gradient-updates", 4)
-    assert same_run(whole, read(train(*named, workers=1)))
 
 
 def test_only_parameters_that_require_a_gradient_are_trained(train):

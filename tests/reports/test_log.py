@@ -2,11 +2,8 @@
 
 import errno
 import importlib.util
-import itertools
-import os
 import resource
 import signal
-import subprocess
 import sys
 import time
 import types
@@ -22,7 +19,6 @@ from tensorboard.plugins.hparams.metadata import (
 from tensorboard.util.tensor_util import make_ndarray
 
 from es.algorithm.shaping import Population
-from es.checkpoint import save
 from es.errors import UsageError
 from es.reports import log as logs
 from es.reports.log import (
@@ -36,7 +32,7 @@ from es.reports.log import (
 )
 from tests.checkpoints import RUN, has_rows, read, rows
 from tests.conftest import ENDLESS
-from tests.processes import ROOT, wait_until
+from tests.processes import wait_until
 from tests.records import counters_after, events_of, record, scalars
 
 RETURNS = np.array([5.0, 10.0, 15.0, np.nan])
@@ -321,18 +317,6 @@ def test_a_run_outlives_a_full_disk_and_says_what_it_could_not_write_in_the_end(
     assert before <= read(latest).counters.update < int(complaint.split()[4])
 
 
-def test_a_full_output_loses_nothing_but_words():
-    command = [sys.executable, str(ROOT / "main.py"), *map(str, QUICK)]
-    result = subprocess.run(
-        ["sh", "-c", 'exec "$@" >/dev/full', "sh", *command, "--max-gradient-updates", "1"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0
-    assert read(RUN / "latest.safetensors").counters.update == 1
-    (last_line,) = result.stderr.splitlines()
-    assert last_line.startswith("Finished: 1 update, ")
-
-
 def test_a_reader_that_leaves_ends_the_run_as_a_signal_does(start):
     process = start(*ENDLESS, "--workers", 0)
     next(line for line in process.stdout if line.startswith("update 1 "))
@@ -343,25 +327,3 @@ def test_a_reader_that_leaves_ends_the_run_as_a_signal_does(start):
     assert line.startswith(f"Interrupted after {len(rows())} update")
     assert command.endswith(f" --restore {RUN}/latest.safetensors")
     assert Path(RUN / "latest.safetensors").exists()
-
-
-def test_a_run_that_is_interrupted_after_a_full_disk_lacks_nothing(program, monkeypatch):
-    attempts = itertools.count(1)
-
-    def save_at_times(checkpoint, path):
-        attempt = next(attempts)
-        if attempt in range(5, 10):
-            fail()
-        if attempt == 15:
-            os.kill(os.getpid(), signal.SIGINT)
-        save(checkpoint, path)
-
-    monkeypatch.setattr(logs, "save", save_at_times)
-    status, _, err = program(*ENDLESS, "--workers", 0, "--n", 2, "--silent")
-    assert status == 130
-    refused, written = err.splitlines()
-    assert "cannot be written (No space left on device)" in refused
-    assert written.endswith("all pending files have been written.")
-    updates = [int(row["update"]) for row in rows()]
-    assert updates == list(range(1, read(RUN / "latest.safetensors").counters.update + 1))
-    assert not list(RUN.glob("*.tmp"))

@@ -84,7 +84,8 @@ def test_an_episode_that_cannot_be_played_ends_the_run(program, fault, workers, 
 @pytest.mark.parametrize("fault", ["raise", "crash", "hang"])
 def test_what_goes_wrong_once_changes_nothing(program, fault):
     kwargs = (f"fault={fault}", "once=happened")
-    status, out, err = faulty(program, "run", "--workers", 2, "--rollout-timeout", 2, kwargs=kwargs)
+    timeout = ("--rollout-timeout", 0.5)
+    status, out, err = faulty(program, "run", "--workers", 2, *timeout, kwargs=kwargs)
     assert (status, err) == (0, "")
     assert Path("happened").exists()
     assert ": replaced." in out

@@ -78,10 +78,12 @@ def test_far_more_results_than_a_pipe_holds_are_drained(pool):
 def test_the_signals_of_the_terminal_do_not_reach_workers(pool):
     steady = pool(recipe(seconds=0.01))  # slow enough for both workers to take part
     steady.evaluate(SNAPSHOT, TASKS)
+    pids = steady.pids
     for number in (signal.SIGINT, signal.SIGHUP):
-        for pid in steady.pids:
+        for pid in pids:
             os.kill(pid, number)
     assert same_results(steady.evaluate(SNAPSHOT, TASKS), expected(TASKS))
+    assert steady.pids == pids
 
 
 def test_close_lets_idle_workers_close_their_environment(pool, tmp_path):
@@ -195,15 +197,12 @@ def test_a_result_of_an_earlier_batch_is_not_taken(pool):
     assert same_results(late.evaluate(SNAPSHOT, OTHER_TASKS), expected(OTHER_TASKS))
 
 
-@pytest.mark.parametrize("ended", ["busy", "failed", "free", "killed"])
+@pytest.mark.parametrize("ended", ["busy", "free", "killed"])
 def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_path, ended):
     pids = tmp_path / "pids"
     leaving = pool(recipe(Starting, str(pids)), workers=1, say=lambda line: None)
     if ended == "free":
         leaving.evaluate(SNAPSHOT, TASKS)
-    elif ended == "failed":
-        with pytest.raises(TaskError):
-            leaving.evaluate(SNAPSHOT, UNLUCKY)
     elif ended == "killed":
         leaving.wait_ready()
         os.kill(leaving.pids[0], signal.SIGKILL)
@@ -212,5 +211,5 @@ def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_p
         leaving.submit(SNAPSHOT, tasks_with(14))
         wait_until(lambda: leaving._shared.playing[0] != IDLE)
     leaving.close()
-    assert len(pids.read_text().split()) >= {"failed": 3, "killed": 2}.get(ended, 1)
+    assert len(pids.read_text().split()) >= (2 if ended == "killed" else 1)
     wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]), 30)
