@@ -1,9 +1,9 @@
 """learn: train from a script or a notebook, as the command line does.
 
 The trainer runs in a child process, unchanged. The callback and the output stay in the caller's
-process. One pipe joins both: the child sends its settings, calls of the console and rows, and in
-the end `Done` or an error. The caller answers the settings with what its program defines, and a row
-with whether the run goes on, if there is a callback.
+process. One pipe joins both: the child sends its settings, calls of the console and, for a
+callback, rows, and in the end `Done` or an error. The caller answers the settings with what its
+program defines, and a row with whether the run goes on.
 
 This module is not called `learn`, since its import would then replace the function `es.learn`.
 """

@@ -107,7 +107,8 @@ def plan(argv: Sequence[str]) -> Sweep:
     space = read_space(flags.space or str(SHIPPED), source)
     policy = make_policy(base, None)
     base = policy.config
-    space = fit_space(space, given, policy.network["kind"])
+    changed = {name for table in base.phase for name in table}
+    space = fit_space(space, given | changed, policy.network["kind"])
     if not space:
         raise UsageError(
             f"{source}: nothing is left to search, because every setting is given as a flag"

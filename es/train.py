@@ -53,7 +53,7 @@ from es.rollouts.tasks import (
 )
 from es.run import AdaptRecipe, Outcome, StartedRun
 
-# An evaluation may be cut short after one in so many of its episodes, and after at least 5.
+# An evaluation may be cut short after 1 / FIRST_PART of its episodes, and at least FEWEST_EPISODES.
 FIRST_PART, FEWEST_EPISODES = 5, 5
 
 AfterUpdate = Callable[[Record, "Trainer"], bool]
@@ -81,8 +81,8 @@ def train(
     if checkpoint and (finished := run.finished_before(config, checkpoint)):
         reached, solved = finished
         console.close(
-            f"Finished already: the run of {config.restore} has reached {reached}. Raise this "
-            "limit to continue."
+            f"Finished already: the run of {config.restore} has reached {reached}. Raise it "
+            "to continue."
         )
         return Outcome(0, Path(config.restore).parent, solved, checkpoint)
     if config.seed is None:

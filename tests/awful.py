@@ -16,6 +16,8 @@ def fail(what: str) -> Any:
         raise KeyError("boom")
     if what == "exit":
         raise SystemExit(0)  # W&B replaces sys.exit
+    if what == "break":
+        raise KeyboardInterrupt
     return {
         "short": np.ones(2, np.float32),
         "text": "1.5",

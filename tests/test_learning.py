@@ -152,14 +152,15 @@ def test_a_training_process_that_dies_is_an_error_and_its_run_can_go_on():
 
     def kill(row, policy):
         if row.update == 2:
-            wait_until(Path("run/latest.safetensors").exists)  # of the first update
+            wait_until(Path("run/latest.safetensors").exists)
             (process,) = [each for each in psutil.Process().children() if each not in before]
             process.kill()
 
     with pytest.raises(RunError, match=r"training process died \(exit code -9\)\. Continue from"):
         learn(**QUICK, workers=1, callback=kill, run_dir="run", max_gradient_updates=9)
     assert {*psutil.Process().children()} <= before
-    learn(restore="run", workers=0, max_gradient_updates=2)
+    run = learn(restore="run", workers=0, max_gradient_updates=2)
+    assert [*run.history["update"]] == [1, 2]
 
 
 def test_it_ends_with_its_work_saved_when_the_program_is_killed():

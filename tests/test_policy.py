@@ -100,6 +100,8 @@ def test_it_says_what_it_is_for(trained):
 def test_weights_alone_want_an_environment(trained):
     path = trained("CartPole-v1", "--small-net")
     torch.save(read(path).parameters, "bare.pth")
+    with pytest.raises(UsageError, match="greedy applies only to policies that draw"):
+        load_policy(path, greedy=True)
     bare = load_policy("bare.pth", env_name="CartPole-v1", small_net=True)
     observation = np.array([0.01, -0.02, 0.03, 0.04], np.float32)
     assert bare(observation) == load_policy(path)(observation)

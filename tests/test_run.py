@@ -86,6 +86,7 @@ def test_a_file_system_without_locks_is_used(monkeypatch):
     [
         ("file/run", "[nN]ot a directory"),
         ("file", "not a directory"),
+        ("nul\0", "null byte"),
     ],
 )
 def test_a_directory_that_cannot_be_written_is_an_error(tmp_path, path, reason):
@@ -131,7 +132,7 @@ def test_a_finished_run_says_so(program):
     status, out, err = program("--restore", RUN / "latest.safetensors")
     assert (status, err) == (0, "")
     told = f"the run of {RUN}/latest.safetensors has reached 2 updates (--max-gradient-updates)"
-    assert out == f"Finished already: {told}. Raise this limit to continue.\n"
+    assert out == f"Finished already: {told}. Raise it to continue.\n"
     assert {path: path.read_bytes() for path in RUN.iterdir()} == before
 
 

@@ -188,6 +188,8 @@ def test_every_evaluation_is_a_row(program):
     assert solved.solved
     assert float(found[-1]["mean"]) == solved.solved["mean"]
     assert timeless(Path("parts"), "evaluations.csv") == timeless(Path("whole"), "evaluations.csv")
+    parts, whole = (read(f"{name}/best.safetensors").parameters for name in ("parts", "whole"))
+    assert same(parts, whole)
 
 
 def test_all_episodes_are_counted_in_the_total_of_frames(program):

@@ -137,7 +137,7 @@ class WorkerPool(Pool):
             self._receive(WAKE_SECONDS)
 
     def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
-        """Start to play tasks; `results` returns their results. The batch before is abandoned."""
+        """Start to play tasks; `results` returns their results. The previous batch is abandoned."""
         self.begin(snapshot)
         self.add(tasks)
 

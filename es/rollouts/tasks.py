@@ -169,7 +169,7 @@ class Pool(ABC):
 
     @abstractmethod
     def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
-        """Start to play tasks; `results` returns their results. The batch before is abandoned."""
+        """Start to play tasks; `results` returns their results. The previous batch is abandoned."""
 
     @abstractmethod
     def results(self, progress: Progress | None = None) -> Results:

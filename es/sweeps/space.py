@@ -17,6 +17,11 @@ from es.errors import UsageError
 from es.settings import load_toml
 
 GROUPS = ("policy", "algorithm")  # of the settings that can be searched
+# What a setting needs: where it is fixed, a trial with another value would contradict it.
+NEEDED = {
+    "init": "hidden_sizes", "max_speed": "optimizer", "momentum": "optimizer",
+    "top_directions": "n",
+}  # fmt: skip
 FORM = "low and high, with log or step, or choices"
 Space = dict[str, BaseDistribution]  # by field name
 
@@ -65,13 +70,15 @@ def _distribution(key: str, table: Any, source: str) -> BaseDistribution:
             return FloatDistribution(low, high, **options)
 
 
-def fit_space(space: Space, given: Collection[str], network: str) -> Space:
-    """Return the space without the settings that are given as flags.
+def fit_space(space: Space, fixed: Collection[str], network: str) -> Space:
+    """Return the space without the settings that are fixed, and without those that these need.
 
-    Unless the network is an MLP, leave out the settings of an MLP's layers, too. given: the fields
-    of the flags. network: the kind of the network.
+    Unless the network is an MLP, leave out the settings of an MLP's layers, too. fixed: the fields
+    that flags give or phases change. network: the kind of the network.
     """
-    left_out = {*given} if network == "mlp" else {*given, "hidden_sizes", "activation"}
+    left_out = {*fixed, *(NEEDED[name] for name in fixed if name in NEEDED)}
+    if network != "mlp":
+        left_out |= {"hidden_sizes", "activation"}
     return {name: space[name] for name in space if name not in left_out}
 
 

@@ -48,6 +48,7 @@ def test_a_bug_is_one_line_and_the_traceback_of_the_users_own_code(program, plac
     [
         ("exit", "SystemExit: 0", 0),
         ("exit", "SystemExit: 0", 1),
+        ("break", "KeyboardInterrupt", 0),
     ],
 )
 def test_so_it_is_in_an_episode(program, workers, what, words):

@@ -53,6 +53,8 @@ def test_what_is_given_and_what_is_not_the_networks_is_not_searched():
     shipped = read_space(str(sweep.SHIPPED), "sweep.toml")
     assert fit_space(shipped, set(), "mlp") == shipped
     assert shipped.keys() - fit_space(shipped, {"lr"}, "mlp").keys() == {"lr"}
+    left_out = shipped.keys() - fit_space(shipped, {"momentum", "init"}, "mlp").keys()
+    assert left_out == {"optimizer", "hidden_sizes"}  # with which these would go no more
     left_out = shipped.keys() - fit_space(shipped, set(), "convlstm").keys()
     assert left_out == {"hidden_sizes", "activation"}
 

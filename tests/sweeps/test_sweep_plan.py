@@ -53,6 +53,15 @@ def test_a_setting_that_is_given_leaves_the_space(plan):
         "sigma", "n", "shaping", "hidden_sizes", "activation", "weight_decay",
     }  # fmt: skip
     assert prepared.base.optimizer == "adam"
+    phases = sweep.plan(["--config=MountainCar-v0", "--max-frames=9"])
+    assert phases.space.keys() == {
+        "lr",
+        "n",
+        "shaping",
+        "hidden_sizes",
+        "activation",
+        "weight_decay",
+    }
     status, _, err = plan(*CARTPOLE, "--lr", 0.1, *space(LR))
     assert status == 2
     assert "nothing is left to search" in err
