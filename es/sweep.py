@@ -110,9 +110,7 @@ def plan(argv: Sequence[str]) -> Sweep:
     changed = {name for table in base.phase for name in table}
     space = fit_space(space, given | changed, policy.network["kind"])
     if not space:
-        raise UsageError(
-            f"{source}: nothing is left to search, because every setting is given as a flag"
-        )
+        raise UsageError(f"{source}: nothing is left to search. Flags or phases fix every setting")
     directory = Path(flags.dir) if flags.dir else default_path("sweeps", base.env_name)
     return Sweep(
         base, space, directory, flags.trials, jobs, flags.sampler_seed, drawable=policy.drawable

@@ -17,7 +17,7 @@ from es.errors import UsageError
 from es.settings import load_toml
 
 GROUPS = ("policy", "algorithm")  # of the settings that can be searched
-# What a setting needs: where it is fixed, a trial with another value would contradict it.
+# Some settings need a value of another one. Where the first is fixed, the second is not searched.
 NEEDED = {
     "init": "hidden_sizes", "max_speed": "optimizer", "momentum": "optimizer",
     "top_directions": "n",

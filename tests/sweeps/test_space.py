@@ -54,7 +54,7 @@ def test_what_is_given_and_what_is_not_the_networks_is_not_searched():
     assert fit_space(shipped, set(), "mlp") == shipped
     assert shipped.keys() - fit_space(shipped, {"lr"}, "mlp").keys() == {"lr"}
     left_out = shipped.keys() - fit_space(shipped, {"momentum", "init"}, "mlp").keys()
-    assert left_out == {"optimizer", "hidden_sizes"}  # with which these would go no more
+    assert left_out == {"optimizer", "hidden_sizes"}  # which these need
     left_out = shipped.keys() - fit_space(shipped, set(), "convlstm").keys()
     assert left_out == {"hidden_sizes", "activation"}
 
