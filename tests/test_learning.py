@@ -32,7 +32,7 @@ QUICK: dict[str, Any] = {
 }
 HERE = QUICK | {"workers": 0}
 IMPORTS = {"PYTHONPATH": str(ROOT)}
-OBSERVATION = np.array([0.01, -0.02, 0.03, 0.04], np.float32)
+OBSERVATIONS = np.random.default_rng(0).uniform(-1, 1, (100, 4)).astype(np.float32)
 
 
 def state_of_this_process():
@@ -67,7 +67,7 @@ def test_it_is_the_run_of_the_command_line_and_changes_nothing_in_its_process(pr
     loaded = load_policy(run.path / "latest.safetensors")
     assert run.policy.update == loaded.update == 3
     assert same(run.policy.settings, loaded.settings)
-    assert run.policy(OBSERVATION) == loaded(OBSERVATION)
+    assert (run.policy(OBSERVATIONS) == loaded(OBSERVATIONS)).all()
     assert capfd.readouterr().err == ""
 
 
@@ -86,16 +86,16 @@ def test_a_callback_sees_each_update_with_its_policy_and_may_end_the_run():
     seen = []
 
     def follow(row, policy):
-        seen.append((row, policy.update, policy(OBSERVATION), policy.frames))
+        seen.append((row, policy.update, policy(OBSERVATIONS), policy.frames))
         return np.float64(row.update) < 3  # NumPy's False
 
     run = learn(**HERE, callback=follow, max_gradient_updates=9, lr=3.0, save_every=1)
     assert [row.update for row, *_ in seen] == [1, 2, 3] == [*run.history["update"]]
     assert [row.frames for row, *_ in seen] == [*run.history["frames"]]
-    for row, update, action, frames in seen:
+    for row, update, actions, frames in seen:
         policy = load_policy(run.path / f"update-{update}.safetensors")
         assert (row.update, row.frames) == (policy.update, policy.frames) == (update, frames)
-        assert action == policy(OBSERVATION)
+        assert (actions == policy(OBSERVATIONS)).all()
     assert run.policy.update == 3
     further = learn(restore=run.path, workers=0, max_gradient_updates=4)
     assert (further.path, [*further.history["update"]]) == (run.path, [1, 2, 3, 4])

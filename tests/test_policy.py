@@ -103,8 +103,8 @@ def test_weights_alone_want_an_environment(trained):
     with pytest.raises(UsageError, match="greedy applies only to policies that draw"):
         load_policy(path, greedy=True)
     bare = load_policy("bare.pth", env_name="CartPole-v1", small_net=True)
-    observation = np.array([0.01, -0.02, 0.03, 0.04], np.float32)
-    assert bare(observation) == load_policy(path)(observation)
+    observations = np.random.default_rng(0).uniform(-1, 1, (100, 4)).astype(np.float32)
+    assert (bare(observations) == load_policy(path)(observations)).all()
     assert (bare.env_id, bare.update) == ("CartPole-v1", 0)
     with pytest.raises(UsageError, match="env_name="):
         load_policy("bare.pth")

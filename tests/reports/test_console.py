@@ -274,7 +274,7 @@ def test_a_terminal_shows_a_live_view_and_ends_the_run_as_a_signal_does_when_it_
     size = {"TERM": "xterm", "COLUMNS": "100", "LINES": "30", "NO_COLOR": "1"}
     done = subprocess.run(
         [sys.executable, "-c", ON_A_TERMINAL, *command], check=False, env=os.environ | size,
-        stdout=subprocess.PIPE, encoding="utf-8",
+        stdout=subprocess.PIPE, encoding="utf-8", timeout=120,
     )  # fmt: skip
     assert done.returncode == 128 + signal.SIGHUP
     assert read(RUN / "latest.safetensors").counters.update == len(rows())
