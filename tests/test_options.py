@@ -33,7 +33,8 @@ OPTIONS = {
     "--init zero --optimizer clipup --max-speed 0.05 --sigma-adapt --shaping centered-rank",
     "MuJoCo": "--env-name HalfCheetah-v5 --max-episode-length 20 --n 6 --obs-norm --useAdam "
     "--action-noise 0.1 --variable-ep-len",
-    "Box2D": "--env-name LunarLander-v3 --n 6 --episodes-per-perturbation 2 --adaptive-ep-len",
+    "Box2D": "--env-name LunarLander-v3 --n 6 --lr 0.01 --episodes-per-perturbation 2 "
+    "--adaptive-ep-len",
     "capped": "--env-name Pendulum-v1 --max-episode-length 90 --n 6 --training-ep-len 30 "
     "--episodes-per-perturbation 2",
 }  # fmt: skip
@@ -45,7 +46,7 @@ def test_the_same_run_to_the_bit_with_any_workers_and_after_resuming(program, op
     run = (*options.split(), "--seed", 3, "--max-gradient-updates", updates, "--save-every", 2)
     status, _, err = program(*run, "--workers", 0, "--run-dir", "whole")
     assert (status, err) == (0, "")
-    assert any(float(row["grad_norm"]) > 0 for row in rows(Path("whole")))
+    assert any(float(row["grad_norm"]) > 0 for row in rows(Path("whole"))[2:])
     assert program(*run, "--workers", 2, "--run-dir", "shared")[0] == 0
     whole = read("whole/latest.safetensors")
     assert same_run(read("shared/latest.safetensors"), whole)

@@ -33,16 +33,19 @@ def theta(run):
 
 
 def test_a_phase_is_a_restore_with_other_settings(program):
-    limits = ("--max-gradient-updates", 5, "--workers", 2)
+    """The first one has equal returns, so its step and sigma show in the updates of the second."""
+    limits = ("--max-gradient-updates", 7, "--workers", 2)
     out = program(*phases(), *limits, "--run-dir", "phases")[1]
     assert "Phase 1 of 2: --lr 0.05, --sigma 0.1, --env-kwargs sutton_barto_reward=True" in out
     program(*START, "--max-gradient-updates", 3, "--run-dir", "by-hand")
-    program(
-        "--restore", "by-hand/latest.safetensors", "--override", "--max-gradient-updates", 5,
-        "--lr", 0.05, "--sigma", 0.1, "--env-kwargs", "sutton_barto_reward=True",
-    )  # fmt: skip
+    again = ("--restore", "by-hand/latest.safetensors", "--override", "--max-gradient-updates")
+    first = ("--lr", 0.05, "--sigma", 0.1, "--env-kwargs", "sutton_barto_reward=True")
+    program(*again, 5, *first)
+    program(*again, 7, "--env-kwargs", "--n", 12)
     assert torch.equal(theta("phases"), theta("by-hand"))
-    assert [row["lr"] for row in rows(Path("phases"))] == ["0.1"] * 3 + ["0.05"] * 2
+    found = rows(Path("phases"))
+    assert [row["lr"] for row in found] == ["0.1"] * 3 + ["0.05"] * 4
+    assert all(float(row["grad_norm"]) > 0 for row in (*found[:3], *found[5:]))
 
 
 def test_each_phase_begins_when_its_table_says_so_and_changes_what_the_one_before_has_left(program):
