@@ -144,6 +144,6 @@ def train(program):
 
 @pytest.fixture
 def trained(train):
-    """Trains for an update, which changes every parameter; the latest checkpoint."""
+    """Trains for an update; the latest checkpoint."""
     quick = ("--n", 2, "--seed", 1, "--max-gradient-updates", 1)
     return lambda env_name, *flags: train("--env-name", env_name, *quick, *flags)

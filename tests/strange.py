@@ -92,7 +92,7 @@ SPACES: dict[str, tuple[spaces.Space, spaces.Space]] = {
     ),
     "Screen": (
         spaces.Dict(numbers=BOX, screen=spaces.Box(0, 255, (30, 40, 3), np.uint8)),
-        spaces.Discrete(3),
+        spaces.Box(-1, 1, (2,)),
     ),
     "Unbounded": (BOX, spaces.Box(-np.inf, np.inf, (2,))),
     "Words": (spaces.Text(9), spaces.Discrete(2)),

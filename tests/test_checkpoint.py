@@ -85,8 +85,10 @@ def test_the_documented_lines_play_a_policy_in_plain_torch():
     found: dict = {}
     exec(snippet, found)
     assert same(dict(found["model"].state_dict()), dict(module.state_dict()))
-    expected, _ = module(torch.tensor([0.0, 0.1, 0.0, -0.1]))
-    assert found["action"] == expected.argmax()
+    observations = torch.vstack([torch.tensor([0.0, 0.1, 0.0, -0.1]), torch.randn(100, 4)])
+    expected, _ = module(observations)
+    assert torch.allclose(found["model"](observations), expected)
+    assert found["action"] == expected[0].argmax()
 
 
 def test_a_failed_write_leaves_the_older_file_whole(monkeypatch):
@@ -132,6 +134,7 @@ def refusal() -> str:
     return message
 
 
+NO_VALUES: dict[str, Any] = {"counters": {}, "settings": {}, "solved": None}
 BAD_FILES: dict[str, Callable[[], object]] = {
     "empty": lambda: PATH.write_bytes(b""),
     "text": lambda: PATH.write_bytes(b"hello\n"),
@@ -139,12 +142,12 @@ BAD_FILES: dict[str, Callable[[], object]] = {
     "foreign": lambda: torch.save({"epoch": 3}, PATH),
     "nothing": lambda: torch.save({}, PATH),
     "no metadata": lambda: safetensors.torch.save_file(PARAMETERS, PATH),
-    "another format": lambda: write({}, {}, format="evolution-strategies-checkpoint-3"),
-    "another checksum": lambda: write({}, {}, crc32="0"),
+    "another format": lambda: write({}, NO_VALUES, format="evolution-strategies-checkpoint-3"),
+    "another checksum": lambda: write({}, NO_VALUES, crc32="0"),
     "no values": lambda: write({}, {}),
     "a list of values": lambda: write({}, []),
-    "unknown counter": lambda: write({}, {"counters": {"x": 1}, "settings": {}, "solved": None}),
-    "unknown setting": lambda: write({}, {"counters": {}, "settings": {"x": 1}, "solved": None}),
+    "unknown counter": lambda: write({}, NO_VALUES | {"counters": {"x": 1}}),
+    "unknown setting": lambda: write({}, NO_VALUES | {"settings": {"x": 1}}),
 }
 
 

@@ -1,11 +1,14 @@
 """Every option in whole runs: the same to the bit for any workers, and after resuming."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from es.policy import make_policy
 from tests.checkpoints import read, rows, same, same_run, timeless
 
 PENDULUM = "--env-name Pendulum-v1 --max-episode-length 30 --hidden-sizes 8"
@@ -64,9 +67,16 @@ def test_the_same_run_to_the_bit_with_any_workers_and_after_resuming(program, op
 def test_the_best_checkpoint_plays_as_it_was_evaluated(program, options):
     """With the statistics, the reference batch and the environment of that moment."""
     run = (*OPTIONS[options].split(), "--seed", 3, "--eval-every", 1, "--eval-episodes", 2)
-    assert program(*run, "--workers", 0, "--max-gradient-updates", 3, "--run-dir", "run")[0] == 0
-    best = read("run/best.safetensors").counters.best_score
-    assert best is not None
+    updates = 2 if options == "drawn" else 3  # the second evaluation of that one is worse
+    command = (*run, "--workers", 0, "--max-gradient-updates", updates, "--run-dir", "run")
+    assert program(*command)[0] == 0
+    saved = read("run/best.safetensors")
+    assert saved.config
+    assert saved.counters.update == (1 if options == "drawn" else 3)
+    best = saved.counters.best_score
+    if options == "pixels":  # its reference batch is not drawn again
+        another = make_policy(replace(saved.config, seed=4), saved)
+        assert same(torch.from_numpy(another.vbn_batch), saved.vbn_batch)
     cap = ("--max-episode-length", {"pixels": 60, "drawn": 500}.get(options, 30))
     status, out, err = program(
         "--test", "--no-render", "--episodes", 2, "--restore", "run/best.safetensors", *cap
@@ -119,12 +129,25 @@ def learned(program, *options):
         "--episodes-per-perturbation 2", "--episode-seeding update",
         "--episode-seeding independent", "--hidden-sizes 7", "--sigma-adapt",
         "--frames-per-update 200", "--squash clip", "--reward-clip -5 -4",
-        "--obs-norm --obs-clip 0.1",
-        "--obs-norm --obs-std-floor 9", "--optimizer clipup --max-speed 0.1",
+        "--optimizer clipup --max-speed 0.1",
     ],
 )  # fmt: skip
 def test_every_option_makes_a_difference(program, option):
     assert not same(without_options(program), learned(program, *option.split()))
+
+
+@pytest.mark.parametrize(
+    ("others", "option"),
+    [
+        ("--obs-norm", "--obs-clip 0.1"),
+        ("--obs-norm", "--obs-std-floor 9"),
+        ("--optimizer clipup --max-speed 0.1", "--max-speed 0.0001"),
+    ],
+)
+def test_options_of_others_make_a_difference_to_them(program, others, option):
+    assert not same(
+        learned(program, *others.split()), learned(program, *f"{others} {option}".split())
+    )
 
 
 @pytest.mark.parametrize("option", ["--reward-shift 0.5", "--adaptive-ep-len"])

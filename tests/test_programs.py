@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.checkpoints import RUN, has_rows, read, same_run
-from tests.conftest import ENDLESS
+from tests.conftest import ENDLESS, SEED
 from tests.processes import all_gone, descendants, wait_until
 
 SLOW = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--n", 4, "--run-dir", "slow")
@@ -74,7 +74,7 @@ def test_all_workers_start_quickly_and_share_their_memory_from_any_folder(start)
 
 
 def test_an_interrupted_evaluation_leaves_a_run_that_carries_on_to_the_bit(start, program):
-    options = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", 1)
+    options = ("--small-net", "--env-name", "CartPole-v1", "--n", 4, "--seed", SEED)
     evaluated = (*options, "--eval-every", 2, "--eval-episodes")
     process = start(*evaluated, 200_000, "--workers", 2)
     wait_until(lambda: has_rows(RUN, 2))

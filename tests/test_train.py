@@ -158,14 +158,20 @@ def test_the_best_checkpoint_reproduces_its_score(program):
     best = read(RUN / "best.safetensors")
     scores = [float(row["unperturbed_return"]) for row in rows()]
     assert read(RUN / "latest.safetensors").counters.best_score == max(scores)
-    # Ties: the later. An update's unperturbed episode is played by the parameters before it.
-    update = max(index for index, score in enumerate(scores) if score == max(scores))
+    # An update's unperturbed episode is played by the parameters before it.
+    update = scores.index(max(scores))
     assert best.counters.update == update
     assert best.config
     policy = make_policy(best.config, best)
     actor = policy.actor()
     *_, seed = derive_seeds(SEED, update, Stream.EPISODE, 3)
     assert rollout(policy.recipe.make_env(), actor, seed, 500).episode_return == max(scores)
+
+
+def test_of_equal_scores_the_last_is_the_best(program):
+    program.train("--max-gradient-updates", 3, "--max-episode-length", 5)
+    assert {row["unperturbed_return"] for row in rows()} == {"5.0"}
+    assert read(RUN / "best.safetensors").counters.update == 2
 
 
 def test_every_evaluation_is_a_row(program):

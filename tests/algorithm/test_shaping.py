@@ -15,7 +15,6 @@ from es.algorithm.shaping import (
     normalized,
     perturbations_needed,
     ranks,
-    raw,
     variable_cap,
 )
 from es.errors import RunError
@@ -59,10 +58,6 @@ def test_normalized_returns_have_mean_0_and_deviation_1(returns):
         assert utilities == pytest.approx(expected)
     else:
         assert not utilities.any()
-
-
-def test_raw_returns_are_themselves():
-    assert raw([3.0, -1.0]).tolist() == [3, -1]
 
 
 @settings(deadline=None)  # the machine may be busy

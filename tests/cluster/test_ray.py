@@ -19,7 +19,7 @@ import pytest
 from es.cluster.pool import RayPool, open_ray
 from es.errors import ClusterError, TaskError
 from es.rollouts.player import InProcessPool
-from tests.checkpoints import has_rows, read, same_run
+from tests.checkpoints import has_rows, read, rows, same_run
 from tests.conftest import NEEDS_RAY
 from tests.fakes import SNAPSHOT, UNLUCKY, Raising, recipe, same_results, tasks_with
 from tests.processes import ROOT, all_gone, descendants, wait_until
@@ -218,7 +218,7 @@ class Mine(CartPoleEnv):
 for where, run_dir in (dict(ray="local", workers=1), "there"), (dict(workers=0), "here"):
     learn(
         env_name=Mine, env_wrapper=[Short, "most=30"], net="nets:Plain", net_kwargs=dict(width=8),
-        n=6, seed=1, max_gradient_updates=2, run_dir=run_dir, **where
+        n=6, seed=1, sigma=1, max_gradient_updates=2, run_dir=run_dir, **where
     )
 """
 
@@ -234,3 +234,4 @@ def test_what_a_script_defines_travels_to_the_workers_and_nothing_is_left(folder
     there, here = (read(f"{run}/latest.safetensors") for run in ("there", "here"))
     assert there.counters.update == 2
     assert same_run(there, here)
+    assert all(float(row["grad_norm"]) > 0 for row in rows(Path("there")))

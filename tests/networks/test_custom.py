@@ -14,8 +14,6 @@ from es.environments.spaces import describe_actions
 from es.model import initial_theta
 from es.networks import make_actor
 from es.policy import make_policy
-from es.rollouts.player import Player
-from es.rollouts.tasks import Snapshot, Task
 from tests.checkpoints import read
 from tests.nets import Rich
 from tests.networks.descriptions import mlp
@@ -54,15 +52,6 @@ def test_actions_are_decoded_and_observations_normalised_as_for_the_programs_own
     np.testing.assert_allclose(mine.observed(), theirs.observed(), rtol=1e-12)
     mine.reset()
     assert not mine.observed().any()
-
-
-def test_an_episode_depends_on_its_task_alone():
-    policy = own("Rich", "Pendulum-v1")
-    task = Task(5, 1, 7, 50)
-    fresh, used = Player(policy.recipe), Player(policy.recipe)
-    used.play(Snapshot(2 * policy.theta, 0.1), Task(6, -1, 8, 30))
-    first, second = (player.play(Snapshot(policy.theta, 0.1), task) for player in (used, fresh))
-    assert first[:3] == second[:3]
 
 
 def test_the_module_of_a_policy_gives_its_actors_outputs():

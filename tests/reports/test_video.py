@@ -210,14 +210,14 @@ class Recording:
     started: list["Recording"]
 
     def __init__(self, *words):
-        self.words, self.over, self.failed = words, False, ""
+        self.words, self.over, self.ended, self.failed = words, False, False, ""
         Recording.started.append(self)
 
     def poll(self):
         return 0 if self.over else None
 
     def end(self):
-        self.over = True
+        self.over = self.ended = True
         return self.failed
 
 
@@ -260,9 +260,11 @@ def test_one_video_is_recorded_at_a_time_and_the_last_one_at_the_end(recorder, m
 
 def test_an_interrupt_leaves_the_last_video_out(recorder):
     made, record, told = recorder
-    record(1)
+    for update in (1, 2):
+        record(update)
+    Recording.started[0].over = True
     made.close(lambda: True)
-    assert Recording.started[0].over
+    assert Recording.started[0].ended
     assert (recorded(), told) == (["update-1"], [])
 
 
