@@ -140,7 +140,8 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
         words = [
             flag_with_value(name, value)
             for name, value in shared_settings(config).items()
-            if value not in (None, False) and any(rival.get(name) != value for rival in rivals)
+            if any(rival.get(name) != value for rival in rivals)
+            and (value not in (None, False, ()) or name == "hidden_sizes")
         ]
         if several or not words:
             words.insert(0, config.env_name)
@@ -232,7 +233,7 @@ def as_markdown(rows: Sequence[dict[str, Any]], window: int) -> str:
 
     def cell(value: str | float | None) -> str:
         if isinstance(value, str):
-            return value
+            return value.replace("|", "\\|")
         return "" if value is None else f"{value:,.2f}".removesuffix(".00")
 
     table = [[*rows[0]], ["---", *["---:"] * (len(rows[0]) - 1)]]

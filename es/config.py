@@ -219,7 +219,9 @@ class Config:
         "torch", "First parameters: torch's default initialisation, or zero (linear policies)."
     )
     sample_actions: bool = policy(
-        False, "Draw discrete actions by the softmax of the outputs, instead of the largest."
+        False,
+        "Draw Discrete and MultiDiscrete actions by the softmax of the outputs, instead of taking "
+        "the largest.",
     )
     action_noise: float = policy(
         0.0,
@@ -701,7 +703,7 @@ class Kind(NamedTuple):
 
     def convert(self, value: Any) -> Any:
         """Return a value of TOML, JSON or Python as the setting has it; raise ValueError."""
-        if value is None and self.is_optional:
+        if value in (None, "None") and self.is_optional:
             return None
         if not self.is_list:
             return self._convert_item(value)

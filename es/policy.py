@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -324,7 +324,9 @@ class LoadedPolicy:
         """Return the environment that the policy plays; raise UsageError if it cannot be made."""
         return make_bare_env(self._policy.environment, render_mode, endless=False)
 
-    def reset(self, seed: int | None = None, *, which: Sequence[bool] | None = None) -> None:
+    def reset(
+        self, seed: int | None = None, *, which: Iterable[bool | np.bool_] | None = None
+    ) -> None:
         """Forget the previous episodes. which: those of a batch that end; default: all.
 
         seed: the next episode of --sample-actions draws from it; a batch's, from seed, seed + 1 ...

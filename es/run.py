@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple
 
 from es.algorithm.strategy import Strategy
 from es.checkpoint import BEST, LATEST, Checkpoint, Counters, replace, writable
-from es.config import PHASE_STARTS, Config, flag_with_value
+from es.config import FIELDS, PHASE_STARTS, Config, flag_with_value
 from es.errors import (
     Interrupted,
     RunError,
@@ -32,7 +32,7 @@ from es.rollouts.player import InProcessPool
 from es.rollouts.pool import WorkerPool
 from es.rollouts.processes import PRELOAD, cores, modules_for_workers
 from es.rollouts.tasks import Pool, Recipe
-from es.settings import changes, scored_alike, write_toml
+from es.settings import changes, read_toml, scored_alike, write_toml
 
 LOCK = ".lock"
 TITLE = "# The settings of this run: repeat it with --config and this file."
@@ -129,7 +129,8 @@ def destination(config: Config, checkpoint: Checkpoint | None) -> tuple[Path, bo
     if restored.name == LATEST and same:
         return own, True
     if chosen is None:
-        return (_beside(own, f"-from-{restored.stem}") if _holds_run(own) else default), False
+        of_run = (own / PROGRESS).exists()  # best.safetensors may be a copy in any folder
+        return (_beside(own, f"-from-{restored.stem}") if of_run else default), False
     if same:
         raise UsageError(
             f"--run-dir {chosen}: holds the run of --restore {restored}. Choose another directory, "
@@ -284,13 +285,21 @@ def settings_to_save(config: Config, resumed: Checkpoint | None, path: Path) -> 
 def write_settings(path: Path, config: Config, resumed: Checkpoint | None) -> None:
     """Write config.toml. Its comments list what has changed since the run began, by update.
 
-    With phases, the file stays as it was when the run began, unless the user changes settings.
+    With phases, the settings of the algorithm stay as they were when the run began, unless the user
+    changes some.
     """
     changed: list[str] = []
+    settings = config.saved()
     if resumed and resumed.config:
         former = changes(config, resumed.config)
-        if config.phase and not former and (path / SETTINGS).exists():
-            return
+        if config.phase and not former:
+            with suppress(UsageError):  # the file was deleted or damaged
+                began = read_toml(str(path / SETTINGS), SETTINGS)
+                layers = {
+                    name: began if field.metadata["algorithm"] else settings
+                    for name, field in FIELDS.items()
+                }
+                settings = {name: layer[name] for name, layer in layers.items() if name in layer}
         with suppress(OSError, ValueError):
             lines = (path / SETTINGS).read_text("utf-8").splitlines()
             changed = [line for line in lines if line.startswith("# until ")]
@@ -299,7 +308,7 @@ def write_settings(path: Path, config: Config, resumed: Checkpoint | None) -> No
             changed.append(in_one_line(f"# until update {resumed.counters.update}: {words}"))
     title = "\n".join([CHANGED, *changed]) if changed else TITLE
     with writable(path):
-        write_text(path / SETTINGS, write_toml(config.saved(), title))
+        write_text(path / SETTINGS, write_toml(settings, title))
 
 
 def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bool) -> Counters:
@@ -313,6 +322,7 @@ def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bo
         cap = min(cap, counters.max_episode_length)
     counters = counters._replace(max_episode_length=cap)
     counters = counters._replace(phase=phases_begun(config, checkpoint))
+    counters = _for_target(counters, config, before)
     alike = scored_alike(config, before)
     if not alike:
         counters = counters._replace(recent=[], missed_update=0, missed_return=None)
@@ -322,6 +332,13 @@ def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bo
     if not (alike and same_way and has_best):
         counters = counters._replace(best_score=None, evaluated=0)
     return counters
+
+
+def _for_target(counters: Counters, config: Config, before: Config) -> Counters:
+    """Return the counters, without the evaluation that missed another target than this."""
+    if config.target_return == before.target_return:
+        return counters
+    return counters._replace(missed_update=0, missed_return=None)
 
 
 def phases_begun(config: Config, checkpoint: Checkpoint | None) -> int:
@@ -434,7 +451,8 @@ def finished_before(config: Config, checkpoint: Checkpoint) -> tuple[str, bool] 
         reached = min(solved["mean"], solved["second_mean"]) >= target
         if reached and scored_alike(config, before):
             return f"a mean return of {solved['mean']:.2f} (--target-return)", True
-    limit = None if target_due(config, counters) else limit_reached(config, counters)
+    due = target_due(config, _for_target(counters, config, before))
+    limit = None if due else limit_reached(config, counters)
     return (limit, False) if limit else None
 
 

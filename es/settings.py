@@ -191,6 +191,7 @@ def write_toml(settings: Mapping[str, Any], title: str) -> str:
 
 def _toml_line(name: str, value: Any) -> str:
     # JSON strings, numbers, truth values and lists are valid TOML, but for one character.
+    value = "None" if value is None else value  # of a phase, which removes a setting
     text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     key = name.replace("_", "-") if name in PHASE_STARTS else flag(name)[2:]
     return f"{key} = {text}"

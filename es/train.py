@@ -6,7 +6,7 @@ import math
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -93,7 +93,7 @@ def train(
             with ExitStack() as stack:
                 policy = _make_policy(config, checkpoint, console)
                 if not phase_begins:
-                    _try_phases(config, checkpoint)
+                    _try_phases(config, checkpoint, policy.network["shapes"])
                 started = run.start(
                     policy, checkpoint, console, stack, adapt_recipe, phase_begins=phase_begins
                 )
@@ -104,14 +104,24 @@ def train(
             phase_begins = True
 
 
-def _try_phases(config: Config, checkpoint: Checkpoint | None) -> None:
-    """Raise UsageError for a phase whose settings do not fit the environment, before it begins."""
+def _try_phases(
+    config: Config, checkpoint: Checkpoint | None, shapes: Mapping[str, Sequence[int]]
+) -> None:
+    """Raise UsageError for a phase that cannot be played, before the run begins.
+
+    shapes: of the network's parameters, which are the same in all phases.
+    """
     for number in range(run.phases_begun(config, checkpoint), len(config.phase)):
         config = config.in_phase(number)
         try:
-            make_policy(config, checkpoint)
+            network = make_policy(config, checkpoint).network
         except UsageError as error:
             raise UsageError(f"[[phase]] {number + 1}: {error.message}") from error
+        if network["shapes"] != shapes:
+            raise UsageError(
+                f"[[phase]] {number + 1}: its observations or actions have another size than "
+                "before, and the network stays the same"
+            )
 
 
 def _make_policy(config: Config, checkpoint: Checkpoint | None, console: Console) -> Policy:

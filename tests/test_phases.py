@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from es import learn
 from tests.checkpoints import read, rows
 
 START = ("--env-name", "CartPole-v1", "--small-net", "--n", 8, "--seed", 3, "--workers", 0)
@@ -80,7 +81,8 @@ def test_the_settings_file_tells_what_was_overridden_and_not_what_phases_change(
     program(*phases(), "--max-gradient-updates", 4, "--run-dir", "run")
     begun = Path("run/config.toml").read_text()
     program("--restore", "run", "--max-gradient-updates", 5)
-    assert Path("run/config.toml").read_text() == begun
+    further = begun.replace("max-gradient-updates = 4", "max-gradient-updates = 5")
+    assert Path("run/config.toml").read_text() == further != begun
     program("--restore", "run", "--override", "--sigma", 0.2, "--max-gradient-updates", 10)
     assert "# until update 5: --sigma 0.1\n" in Path("run/config.toml").read_text()
 
@@ -127,6 +129,23 @@ def test_a_phase_with_several_starts_begins_at_the_first(program, updates, frame
     assert found == ["0.1"] * before + ["0.02"] * (4 - before)
 
 
+def test_a_phase_may_remove_a_setting(program):
+    """Here a cap on training episodes. Also one from Python, whose file says the same."""
+    table = "[[phase]]\nafter-updates = 2\ntraining-ep-len = 'None'\n"
+    program(*phases(table), "--training-ep-len", 5, "--max-gradient-updates", 3, "--run-dir", "run")
+    lengths = [float(row["episode_length_mean"]) for row in rows(Path("run"))]
+    assert lengths[:2] == [5, 5]
+    assert lengths[2] > 5
+    run = learn(
+        config="run/config.toml", run_dir="python", silent=True,
+        phase=[{"after_updates": 2, "training_ep_len": None}],
+    )  # fmt: skip
+    assert [*run.history["episode_length_mean"]] == lengths
+    assert 'training-ep-len = "None"' in Path("python/config.toml").read_text()
+    program("--config", "python/config.toml", "--run-dir", "again")
+    assert torch.equal(theta("again"), theta("run"))
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -144,6 +163,10 @@ def test_a_phase_with_several_starts_begins_at_the_first(program, updates, frame
             "[[phase]] 1: --env-name CartPole-v1 --env-kwargs a=1: ",
         ),
         ("after-updates = 1\naction-noise = 0.1", "[[phase]] 1: --action-noise 0.1 applies only"),
+        (
+            "after-updates = 1\nenv-wrapper = ['gymnasium.wrappers:TimeAwareObservation']",
+            "[[phase]] 1: its observations or actions have another size",
+        ),
         ("after-updates = 1\nspeed = 7", "unknown setting 'speed'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import gymnasium
@@ -165,22 +166,30 @@ BATCHES = {
 
 @pytest.mark.parametrize("name", BATCHES)
 def test_a_batch_is_played_as_by_a_policy_for_each_episode(trained, name):
-    """In a vector environment of Gymnasium's, of which one episode ends before the others."""
+    """In a vector environment of Gymnasium's, as docs/python.md says."""
     path = trained(name, "--lr", 1e-3, *BATCHES[name])
     batched, *each = (load_policy(path, env_name=name) for _ in range(4))
-    env = gymnasium.vector.SyncVectorEnv([batched.make_env] * 3)
+    same_step = gymnasium.vector.AutoresetMode.SAME_STEP
+    limits = 4, 3, 5  # of the episodes of each place, in steps
+    make = [
+        partial(lambda limit: gymnasium.wrappers.TimeLimit(batched.make_env(), limit), limit)
+        for limit in limits
+    ]
+    env = gymnasium.vector.SyncVectorEnv(make, autoreset_mode=same_step)
     observations, _ = env.reset(seed=1)
     batched.reset()
-    for step in range(4):
-        if step == 2:
-            each[1].reset()
-            batched.reset(which=[False, True, False])
+    for _ in range(9):
         parts = [*gymnasium.vector.utils.iterate(env.observation_space, observations)]
         actions = batched(observations)
         expected = [policy(part) for policy, part in zip(each, parts, strict=True)]
         assert len(actions) == 3
         assert np.array_equal(actions, expected)
-        observations = env.step(actions)[0]
+        observations, _, terminated, truncated, _ = env.step(actions)
+        ended = terminated | truncated
+        batched.reset(which=ended)
+        for policy, over in zip(each, ended, strict=True):
+            if over:
+                policy.reset()
     env.close()
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ def open_and_close(path: str) -> Path:
 def a_run(path: Path) -> None:
     path.mkdir(parents=True)
     (path / "latest.safetensors").write_text(path.name)
+    (path / "progress.csv").touch()
 
 
 def test_a_new_run_takes_the_next_number():
@@ -115,6 +117,8 @@ def test_where_a_run_goes(tmp_path, monkeypatch):
     assert goes(latest, "mine") == goes(best, "mine") == ("mine", False)
     assert goes("trained/X.safetensors") == (old, False)
     assert goes(best) == ("checkpoints/X-from-best", False)
+    Path("best.safetensors").touch()  # a copy
+    assert goes("best.safetensors") == (old, False)
     assert str(run.default_path("a", "b:X")) == "a/b.X"  # scp takes a colon for a host
     with pytest.raises(UsageError, match="holds the run"):
         goes(best, old)
@@ -329,6 +333,16 @@ def test_an_evaluation_is_due_at_a_higher_mean_or_ten_updates_after_a_miss(recen
         counters = counters._replace(missed_update=missed[0], missed_return=missed[1])
     assert run.target_due(Config(target_return=7.0), counters) is due
     assert not run.target_due(Config(), counters)
+
+
+def test_a_missed_evaluation_says_nothing_about_another_target():
+    before = Config(target_return=9.0, max_gradient_updates=30)
+    counters = Counters(30, recent=[8.0] * 3, missed_update=29, missed_return=8.5)
+    lower, checkpoint = replace(before, target_return=7.0), Checkpoint({}, before, counters)
+    assert run.finished_before(lower, checkpoint) is None
+    assert run.target_due(lower, run.first_counters(lower, checkpoint, resumed=True))
+    further, missed = replace(lower, max_gradient_updates=40), Checkpoint({}, lower, counters)
+    assert not run.target_due(further, run.first_counters(further, missed, resumed=True))
 
 
 def test_a_best_checkpoint_that_is_missing_does_not_stay_so(program):

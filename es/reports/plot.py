@@ -187,7 +187,8 @@ def curve(
     """
     colour = COLOURS[index % len(COLOURS)]
     for at, values in runs:
-        axes.plot(at, values, color=colour, linewidth=0.8, alpha=0.4)
+        dots = "." if at.size < 3 else None
+        axes.plot(at, values, color=colour, linewidth=0.8, alpha=0.4, marker=dots)
     at, values = line
     if spread is not None:
         axes.fill_between(
