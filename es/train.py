@@ -119,8 +119,8 @@ def _try_phases(
             raise UsageError(f"[[phase]] {number + 1}: {error.message}") from error
         if network["shapes"] != shapes:
             raise UsageError(
-                f"[[phase]] {number + 1}: its observations or actions have another size than "
-                "before, and the network stays the same"
+                f"[[phase]] {number + 1} changes the size of observations or actions, which the "
+                "network cannot follow. Remove the setting that does so"
             )
 
 

@@ -165,7 +165,7 @@ def test_a_phase_may_remove_a_setting(program):
         ("after-updates = 1\naction-noise = 0.1", "[[phase]] 1: --action-noise 0.1 applies only"),
         (
             "after-updates = 1\nenv-wrapper = ['gymnasium.wrappers:TimeAwareObservation']",
-            "[[phase]] 1: its observations or actions have another size",
+            "[[phase]] 1 changes the size of observations or actions",
         ),
         ("after-updates = 1\nspeed = 7", "unknown setting 'speed'"),
     ],
