@@ -320,8 +320,7 @@ def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bo
     assert before is not None
     if config.variable_ep_len or config.adaptive_ep_len:
         cap = min(cap, counters.max_episode_length)
-    counters = counters._replace(max_episode_length=cap)
-    counters = counters._replace(phase=phases_begun(config, checkpoint))
+    counters = counters._replace(max_episode_length=cap, phase=phases_begun(config, checkpoint))
     counters = _for_target(counters, config, before)
     alike = scored_alike(config, before)
     if not alike:

@@ -259,7 +259,7 @@ class Trainer:
 
     def evaluate_for_best(self) -> None:
         """Evaluate the policy for --eval-every, and save the state again with the outcome."""
-        self.evaluated = self.evaluated or self._evaluate("evaluation", 0)
+        self.evaluated = self._evaluate("evaluation", 0)
         is_best = self._note_best(self.evaluated.mean)
         self._save_again(is_best=is_best, evaluated=self.counters.update)
 
@@ -367,12 +367,12 @@ class Trainer:
 
         A second evaluation has to confirm the first: among many evaluations, one may be lucky.
         """
-        target, count, first = self.config.target_return, self.config.eval_episodes, self.evaluated
+        target, count = self.config.target_return, self.config.eval_episodes
         assert target is not None
-        if first is None:
-            first = self._evaluate("evaluation", 0, target)
-            if len(first.returns) == count:
-                self.evaluated = first
+        # Not that of --eval-every: a run that is resumed between the two could not know it.
+        first = self._evaluate("evaluation", 0, target)
+        if len(first.returns) == count:
+            self.evaluated = first
         if not target <= first.mean < math.inf:
             return None
         second = self._evaluate("second evaluation", count, target)
@@ -382,8 +382,7 @@ class Trainer:
 
     def _submit(self, tasks: Tasks) -> None:
         """Start to play tasks; `_results` waits for them."""
-        with self._naming_environment():
-            self.pool.submit(self._snapshot(), tasks)
+        self.pool.submit(self._snapshot(), tasks)
         self._submitted = tasks
 
     def _results(self, name: str, before: int = 0, total: int = 0) -> Results:

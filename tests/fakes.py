@@ -1,5 +1,6 @@
 """Environments and actors made for the tests; top-level, so that workers can import them."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -91,6 +92,24 @@ class Refusing(Counting):
                 raise ValueError("no licence")
         while not Path(folder, "go").exists():
             time.sleep(0.01)
+
+
+class Exclusive(Counting):
+    """Cannot be made while another one exists."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(seconds=0.002)
+        Path(folder, "taken").touch(exist_ok=False)
+
+
+class Forking(Counting):
+    """Starts a process by multiprocessing in each episode."""
+
+    def reset(self, *, seed: int | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        process = multiprocessing.get_context("fork").Process(target=int)
+        process.start()
+        process.join()
+        return super().reset(seed=seed)
 
 
 def start_lasting() -> subprocess.Popen[bytes]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import tomllib
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 
 from es.algorithm.noise import Stream, derive_seeds
 from es.checkpoint import save
+from es.errors import Interrupted
 from es.policy import make_policy
 from es.reports.log import COLUMNS
 from es.rollouts.episode import rollout
+from es.train import Trainer
 from tests.checkpoints import RUN, read, rows, same, same_run, settings, timeless
 from tests.conftest import CARTPOLE, SEED
 from tests.processes import ROOT, run_python
@@ -280,6 +283,23 @@ def test_the_policy_is_evaluated_when_the_mean_of_three_returns_reaches_the_targ
         assert [played for _, played in found] == [few, "20", few]
     assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
     assert [row["episodes"] for row in rows(Path("parts"), "evaluations.csv")] == ["20"]
+
+
+def test_a_run_interrupted_between_its_two_kinds_of_evaluation_ends_alike(program, monkeypatch):
+    options = (*CARTPOLE, "--workers", 0, "--seed", 35, "--n", 8, "--target-return", 100)
+    options = (*options, "--eval-every", 7, "--max-gradient-updates", 8)
+    program(*options, "--run-dir", "whole")
+
+    def interrupt(_: Trainer) -> None:
+        raise Interrupted(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "evaluate_for_target", interrupt)
+        status, _, _ = program(*options, "--run-dir", "parts")
+    assert status == 130
+    assert read("parts/latest.safetensors").counters.update == 7
+    program("--restore", "parts", "--workers", 0)
+    assert same_run(read("whole/latest.safetensors"), read("parts/latest.safetensors"))
 
 
 def test_a_run_at_its_limit_is_evaluated_for_a_target_that_is_new(program):

@@ -134,7 +134,7 @@ class WorkerPool(Pool):
     def wait_ready(self) -> None:
         """Wait until a worker can play. Raise RunError if none can be started."""
         while not any(worker.ready for worker in self._workers.values()):
-            self._receive(WAKE_SECONDS)
+            self._receive()
 
     def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
         """Start to play tasks; `results` returns their results. The previous batch is abandoned."""
@@ -177,12 +177,12 @@ class WorkerPool(Pool):
         """Return the number of the batch's tasks that have no result yet."""
         return len(self._tasks) - self._finished
 
-    def collect(self, patience: float = WAKE_SECONDS) -> Results:
-        """Wait for results, at most `patience` seconds. Return the new ones, maybe none.
+    def collect(self) -> Results:
+        """Wait for results, at most WAKE_SECONDS. Return the new ones, maybe none.
 
         Raise errors as `results` does.
         """
-        records = self._receive(patience)
+        records = self._receive()
         new = np.frombuffer(b"".join(records), self._results.dtype)
         new = new[new["batch"] == self._batch]
         # A task that was handed out twice may have two results, which are the same.
@@ -249,10 +249,9 @@ class WorkerPool(Pool):
         except BlockingIOError:
             pass
 
-    def _receive(self, patience: float) -> list[bytes]:
+    def _receive(self) -> list[bytes]:
         """Return the records of results that have come. Replace lost workers."""
-        if self._timeout is not None:
-            patience = min(patience, self._timeout / 4)
+        patience = WAKE_SECONDS if self._timeout is None else min(WAKE_SECONDS, self._timeout / 4)
         records: list[bytes] = []
         events = self._selector.select(patience)
         for key, _ in events:
@@ -267,7 +266,8 @@ class WorkerPool(Pool):
                     cause, trace = pickle.loads(message[1:])  # noqa: S301 (from a worker)
                     self._replace(worker, f"failed ({cause})", trace)
                     break
-                worker.ready, self._failed_starts = True, 0
+                if not worker.ready:
+                    worker.ready, self._failed_starts = True, 0
                 records.append(message[1:])
         if self._unwritten:
             self._write()
@@ -313,7 +313,7 @@ class WorkerPool(Pool):
             self._failures[index] += 1
             if self._failures[index] == FAILURES:
                 raise TaskError(f"{task} failed {FAILURES} times; the last worker {cause}", trace)
-        given_up = self._failed_starts >= FAILURES
+        given_up = not worker.ready and self._failed_starts >= FAILURES
         if given_up and not self._workers:
             raise RunError(f"no worker can be started: the last one {cause}", trace)
         if not given_up:

@@ -19,7 +19,7 @@ from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
 from typing import IO, NoReturn
 
-from es.errors import IN_CHECKOUT, PROJECT, SIGNALS, in_one_line
+from es.errors import IN_CHECKOUT, PROJECT, SIGNALS, UsageError, in_one_line
 
 OPEN_FILES = 8192  # enough for two thousand workers, and below the limit of any system
 CORES = "ES_CORES"  # this variable limits the number of cores that are used
@@ -79,9 +79,11 @@ def cores(root: Path = Path("/")) -> int:
 
     The variable ES_CORES sets it. Otherwise it is the number of cores in the affinity mask, or the
     CPU quota of the container or batch job (control groups of version 2), rounded up, if that is
-    less. root: of the system's files.
+    less. root: of the system's files. Raise UsageError if ES_CORES is no number above 0.
     """
     if chosen := os.environ.get(CORES):
+        if not chosen.isdecimal() or int(chosen) < 1:
+            raise UsageError(f"{CORES}={chosen}: must be a whole number above 0")
         return int(chosen)
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))

@@ -90,7 +90,7 @@ class RemotePool(Pool):
             deaths += 1
             if deaths >= FAILURES and time.monotonic() > deadline:
                 raise ClusterError(f"{cause}, {deaths} times in a row")
-            self._say(f"{cause.capitalize()}: starting it again.")
+            self._say(f"{cause[0].upper()}{cause[1:]}: starting it again.")
             if deaths > 1:
                 time.sleep(PAUSE_SECONDS)
 

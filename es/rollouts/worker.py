@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import multiprocessing
 import os
 import pickle
 import sys
@@ -74,6 +75,7 @@ def work(link: Connection, recipe: Recipe, shared: Shared, number: int) -> None:
     gc.freeze()  # collecting imported objects would copy the pages that workers share
     # A group of its own ends as a whole, even if the worker is dead and its children are orphans.
     os.setpgid(0, 0)
+    multiprocessing.current_process().daemon = False  # an environment may use multiprocessing, too
     try:
         with suppress(OSError):  # the master has closed the connection
             _serve(link, recipe, shared, number)

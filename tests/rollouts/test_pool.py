@@ -17,6 +17,8 @@ from tests.fakes import (
     SNAPSHOT,
     TASKS,
     UNLUCKY,
+    Exclusive,
+    Forking,
     Hanging,
     Raising,
     Refusing,
@@ -119,6 +121,18 @@ def test_a_pool_waits_for_workers_that_start_when_others_have_failed_to(pool, tm
     assert len(few.pids) == 3
     assert "no licence" in said[2]
     assert "going on with 3" in said[2]
+
+
+def test_workers_that_can_never_start_are_given_up_while_others_play(pool, tmp_path):
+    said: list[str] = []
+    alone = pool(recipe(Exclusive, str(tmp_path)), workers=2, say=said.append)
+    alone.evaluate(SNAPSHOT, np.resize(TASKS, 200))
+    assert len(said) == 3
+    assert "going on with 1" in said[2]
+
+
+def test_environments_may_use_multiprocessing(pool):
+    assert same_results(pool(recipe(Forking)).evaluate(SNAPSHOT, TASKS), expected(TASKS))
 
 
 def test_a_pool_none_of_whose_workers_can_be_started_says_so_briefly(pool):

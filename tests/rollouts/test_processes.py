@@ -2,6 +2,7 @@
 
 import pytest
 
+from es.errors import UsageError
 from es.rollouts.processes import CORES, cores
 from tests.processes import run_python
 
@@ -52,6 +53,10 @@ def test_the_affinity_mask_and_the_variable_limit_the_cores_too(system, monkeypa
     assert cores(root) == 1
     monkeypatch.setenv(CORES, "7")
     assert cores(root) == 7
+    for wrong in ("two", "0", "-1"):
+        monkeypatch.setenv(CORES, wrong)
+        with pytest.raises(UsageError, match=f"ES_CORES={wrong}: must be"):
+            cores(root)
 
 
 def test_the_limit_on_open_files_is_raised_for_the_fork_server():
@@ -59,6 +64,7 @@ def test_the_limit_on_open_files_is_raised_for_the_fork_server():
 import resource
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+from es.errors import UsageError
 from es.rollouts.processes import start_forkserver
 start_forkserver([])
 print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
