@@ -286,8 +286,8 @@ def test_the_policy_is_evaluated_when_the_mean_of_three_returns_reaches_the_targ
 
 
 def test_a_run_interrupted_between_its_two_kinds_of_evaluation_ends_alike(program, monkeypatch):
-    options = (*CARTPOLE, "--workers", 0, "--seed", 35, "--n", 8, "--target-return", 100)
-    options = (*options, "--eval-every", 7, "--max-gradient-updates", 8)
+    task = (*CARTPOLE, "--workers", 0, "--seed", 35, "--n", 8)
+    options = (*task, "--target-return", 100, "--eval-every", 7, "--max-gradient-updates", 8)
     program(*options, "--run-dir", "whole")
 
     def interrupt(_: Trainer) -> None:
