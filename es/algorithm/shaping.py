@@ -51,8 +51,8 @@ def group_by_perturbation(
     learned = played if clipped is None else np.asarray(clipped, np.float64).reshape(-1, episodes)
     with np.errstate(all="ignore"):  # of infinite returns
         means, fitness = played.mean(axis=1), (learned - reward_shift * lengths).mean(axis=1)
-    finite = np.isfinite(fitness[:-1])
-    if not (finite & np.isfinite(means[:-1])).any():
+    finite = np.isfinite(fitness[:-1]) & np.isfinite(means[:-1])
+    if not finite.any():
         raise RunError(f"none of {finite.size} returns is a finite number: {means[0]}, ...")
     # A return that is not finite is worse than all that are.
     worst = np.nextafter(fitness[:-1][finite].min(), -np.inf)

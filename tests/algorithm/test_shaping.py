@@ -129,6 +129,13 @@ def test_one_episode_that_is_no_number_spoils_the_mean():
     assert (batch.fitness < 5).tolist() == [True, True, False]
 
 
+def test_an_infinite_return_is_the_worst_even_if_its_rewards_are_clipped():
+    returns = [math.inf, -math.inf, 1.0, 1.0]
+    batch = group_by_perturbation(returns, [1] * 4, 1, clipped=[9.0, 2.0, 1.0, 1.0])
+    assert batch.fitness[2] == 1
+    assert (batch.fitness[:2] < 1).all()
+
+
 def test_no_number_at_all_is_an_error():
     with pytest.raises(RunError, match="none of 2 returns is a finite number: nan"):
         group([math.nan, math.inf, 1.0])
