@@ -24,7 +24,7 @@ type: .venv/installed-dev
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; choose one with PYTHON=/path/to/python3")'
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
 
 .venv/installed: requirements.txt | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --requirement requirements.txt

@@ -65,7 +65,7 @@ def timed(project: Path, arguments: tuple[str, ...]) -> tuple[float, float]:
         process.stdout.readline()
         first = time.perf_counter() - start
         process.stdout.read()
-        process.wait()
+        assert process.wait() == 0
         return first, time.perf_counter() - start
 
 

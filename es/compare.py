@@ -141,7 +141,9 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
             flag_with_value(name, value)
             for name, value in shared_settings(config).items()
             if any(rival.get(name) != value for rival in rivals)
-            and (value not in (None, False, ()) or name == "hidden_sizes")
+            and value is not None
+            and value is not False
+            and (value != () or name == "hidden_sizes")
         ]
         if several or not words:
             words.insert(0, config.env_name)

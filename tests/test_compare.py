@@ -104,6 +104,8 @@ def test_runs_that_differ_in_what_changes_no_result_are_one_group():
          ["CartPole-v1", "Acrobot-v1 --n 8 --lr 0.1", "Acrobot-v1 --n 40 --lr 0.26526497"]),
         ([{}, {"env_kwargs": ("g=1",), "reward_clip": (-1.0, 1.0)}],
          ["CartPole-v1", "--env-kwargs g=1 --reward-clip -1.0 1.0"]),
+        ([{}, {"sticky_actions": 0.0}],
+         ["CartPole-v1", "--sticky-actions 0.0"]),
         ([{}, {"restore": "a/best.safetensors"}],
          ["CartPole-v1", "--restore a/best.safetensors"]),
     ],

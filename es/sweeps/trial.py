@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import statistics
-import sys
 from collections import deque
 from collections.abc import Mapping
 from functools import partial
@@ -19,7 +18,7 @@ from es.checkpoint import load
 from es.config import Config
 from es.errors import SIGNALS, Interrupts, execute, summary_of
 from es.reports import NO_CURVE
-from es.rollouts.processes import end_group, end_with_parent
+from es.rollouts.processes import end_group, end_with_parent, leave
 
 if TYPE_CHECKING:  # the fork server imports this file
     from es.reports.log import Record
@@ -73,7 +72,7 @@ def run_trial(base: Config, params: Mapping[str, Any], link: Connection, reporte
         for stream in (1, 2):
             os.dup2(output.fileno(), stream)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    sys.exit(execute(partial(play, base, params, link, reported)))
+    leave(execute(partial(play, base, params, link, reported)))  # an environment may leave a thread
 
 
 def play(
