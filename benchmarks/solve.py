@@ -22,9 +22,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.learn import RESULTS, ROOT, SEEDS, cells, threshold, write_row
+from benchmarks.learn import RESULTS, ROOT, SEEDS, cells, ended, threshold, write_row
 from benchmarks.solvers import LEARNERS, settings_of
-from es.run import MISSED
 
 OUTCOMES = Path(__file__).with_suffix(".csv")
 TOOLS = ("ours", *LEARNERS)
@@ -85,7 +84,7 @@ def measure(task: str, tool: str, seed: int, limit: float) -> Outcome:
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         elapsed = time.perf_counter() - start
     lines = result.stdout.splitlines() or [""]
-    if tool == "ours" and result.returncode in (0, MISSED):
+    if tool == "ours" and ended(result):
         solved = lines[-1].startswith("Solved:")
         judging = sum(float(seconds) for seconds in EVALUATION.findall(result.stdout))
     elif lines[-1].startswith("{"):

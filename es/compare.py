@@ -125,7 +125,7 @@ def load_run(directory: Path) -> LoadedRun:
 
 
 def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
-    """Group the runs that differ only in their seeds; keep their order.
+    """Group the runs that differ only in their seeds; keep their order, and one run of a seed.
 
     A group's label lists, as flags, the settings that differ from its environment's other groups.
     """
@@ -134,7 +134,7 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
         members.setdefault(repr(shared_settings(run.config)), []).append(run)
     configs = [each[0].config for each in members.values()]
     several = len({config.env_name for config in configs}) > 1
-    groups = []
+    groups: list[Group] = []
     for config, each in zip(configs, members.values(), strict=True):
         rivals = [shared_settings(other) for other in configs if other.env_name == config.env_name]
         words = [
@@ -147,8 +147,23 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
         ]
         if several or not words:
             words.insert(0, config.env_name)
-        groups.append(Group(in_one_line(" ".join(words)), config.env_name, each))
+        label = in_one_line(" ".join(words))
+        namesakes = [group for group in groups if group.label.partition(" #")[0] == label]
+        if namesakes:  # they differ in what has no flag, such as their phases
+            label += f" #{len(namesakes) + 1}"
+        groups.append(Group(label, config.env_name, one_per_seed(each)))
     return groups
+
+
+def one_per_seed(runs: Sequence[LoadedRun]) -> list[LoadedRun]:
+    """Return the longest run of each seed. Warn of the others."""
+    longest: dict[int | None, LoadedRun] = {}
+    for run in sorted(runs, key=lambda run: -run.progress["update"].size):
+        kept = longest.setdefault(run.config.seed, run)
+        if kept is not run:
+            words = f"{run.directory}: has the seed and settings of {kept.directory}"
+            print(f"warning: {in_one_line(words)}. It is left out.", file=sys.stderr)
+    return [run for run in runs if longest[run.config.seed] is run]
 
 
 def shared_settings(config: Config) -> dict[str, Any]:

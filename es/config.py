@@ -546,6 +546,7 @@ OF_OUR_NETWORKS = ("small_net", "hidden_sizes", "activation", "init", "vbn")  # 
 NEEDS = {  # settings that have no effect without another one
     "net_kwargs": "net", "obs_clip": "obs_norm", "obs_std_floor": "obs_norm",
     "n_max": "frames_per_update", "sigma_lr": "sigma_adapt", "sigma_min": "sigma_decay",
+    "lr_schedule": "max_gradient_updates", "ray_timeout": "ray",
     "episodes": "test", "no_render": "test", "greedy": "test", "video": "test", "json": "test",
     "stochastic_start": "test",
 }  # fmt: skip

@@ -375,7 +375,7 @@ class LoadedPolicy:
         starts = np.broadcast_to(False if episode_start is None else episode_start, len(actors))
         actions = []
         for actor, part, begins in zip(actors, parts, starts, strict=True):
-            if begins:
+            if begins and state is not None:  # else there is nothing to forget but the seed
                 actor.reset()
             actions.append(actor.act(part, greedy=deterministic))
         return np.array(actions[0] if batch is None else actions), (

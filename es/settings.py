@@ -366,7 +366,9 @@ def combine(
     for name, needed in NEEDS.items():
         unset = getattr(config, needed) == FIELDS[needed].default
         if unset and given.get(name) not in (None, FIELDS[name].default):
-            raise UsageError(f"{flag(name)} applies only to {flag(needed)}. Give both, or neither")
+            raise UsageError(
+                f"{flag(name)} applies only with {flag(needed)}. Give both, or neither"
+            )
     return config
 
 

@@ -1,8 +1,10 @@
 """The tables that benchmarks keep."""
 
+from subprocess import CompletedProcess
+
 import pytest
 
-from benchmarks.learn import Outcome, learn_row, threshold, write_row
+from benchmarks.learn import Outcome, ended, learn_row, threshold, write_row
 
 TEXT = """\
 before
@@ -49,3 +51,17 @@ def test_a_row_counts_the_seeds_whose_independent_score_is_at_the_threshold():
 )
 def test_a_threshold_is_that_of_gymnasium_or_a_published_score(task, env_name, expected):
     assert threshold(task, env_name) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "out", "expected"),
+    [
+        (0, "Solved: mean 500", True),
+        (1, "update 1\nTarget not reached: no mean return of 475 in 1 update", True),
+        (1, "update 1", False),  # a traceback or an error, which stand in standard error
+        (1, "", False),
+        (2, "", False),
+    ],
+)
+def test_a_failed_run_is_not_taken_for_one_that_missed_its_target(status, out, expected):
+    assert ended(CompletedProcess([], status, out, "")) is expected

@@ -65,6 +65,15 @@ def test_a_group_is_summed_up_over_its_seeds():
     assert row["steps_per_second"] == 6
 
 
+def test_a_seed_counts_once(capfd):
+    for name, returns in (("a", [1.0]), ("b", [1.0, 2.0]), ("c", [1.0])):
+        a_run(f"runs/{name}", returns, {"seed": 4 if name != "c" else 5})
+    (only,) = groups("runs")
+    assert [run.directory.name for run in only.runs] == ["b", "c"]
+    warning = "warning: runs/a: has the seed and settings of runs/b. It is left out.\n"
+    assert capfd.readouterr().err == warning
+
+
 def test_a_run_alone_has_no_deviation_and_leaves_out_what_is_not_finite():
     (short,) = groups(a_run("a", [1.0, 2.0, 6.0]))
     row = summarise(short, 10)
@@ -108,6 +117,9 @@ def test_runs_that_differ_in_what_changes_no_result_are_one_group():
          ["CartPole-v1", "--sticky-actions 0.0"]),
         ([{}, {"restore": "a/best.safetensors"}],
          ["CartPole-v1", "--restore a/best.safetensors"]),
+        ([{"phase": ({"after_updates": 2, "lr": 0.01},)},
+          {"phase": ({"after_updates": 2, "lr": 0.02},)}],
+         ["[[phase]]", "[[phase]] #2"]),
     ],
 )  # fmt: skip
 def test_a_label_is_what_sets_a_group_apart(settings, expected):
@@ -150,8 +162,8 @@ def test_each_environment_has_axes_of_its_own(tmp_path):
 
 
 def test_folders_of_a_directory_are_runs_and_what_cannot_be_read_is_left_out(compare):
-    for name in ("sweep/1", "sweep/ALE/Pong-v5"):
-        a_run(name)
+    for seed, name in enumerate(("sweep/1", "sweep/ALE/Pong-v5")):
+        a_run(name, settings={"seed": seed})
     for name, text in (("no-table", "a,b\n"), ("binary", "\0\n"), ("new", None)):
         path = write_progress(Path("sweep", name), 0)
         if text:

@@ -238,4 +238,8 @@ def test_predict_draws_actions_unless_it_is_to_be_deterministic(program):
         another = load_policy(path)
         another.reset(seed)
         assert [another(observation) for _ in range(20)] == [pair[place] for pair in pairs]
+    another = load_policy(path)
+    another.reset(3)
+    begun = [another.predict(observation, episode_start=step == 0)[0] for step in range(20)]
+    assert begun == [pair[0] for pair in pairs]
     policy.reset(which=[True])  # of fewer episodes than there were

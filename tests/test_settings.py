@@ -76,8 +76,13 @@ def test_flags_are_read():
         ("--learning_rate=3", "unknown flag --learning-rate; did you mean --lr?"),
         ("--n 4 --no-test", "unknown flag --no-test; did you mean --test?"),
         ("--zzz", "unknown flag --zzz; see --help"),
-        ("--episodes 3", "--episodes applies only to --test. Give both, or neither"),
-        ("--obs-clip 0", "--obs-clip applies only to --obs-norm. Give both, or neither"),
+        ("--episodes 3", "--episodes applies only with --test. Give both, or neither"),
+        ("--obs-clip 0", "--obs-clip applies only with --obs-norm. Give both, or neither"),
+        (
+            "--lr-schedule linear",
+            "--lr-schedule applies only with --max-gradient-updates. Give both, or neither",
+        ),
+        ("--ray-timeout 5", "--ray-timeout applies only with --ray. Give both, or neither"),
     ],
 )
 def test_a_command_line_that_cannot_be_read_is_one_line(arguments, message, capfd):

@@ -168,7 +168,8 @@ class ConvLSTMActor(NetworkActor):
             image = self._activate(layer, image)
         self._features[:] = self._last
         kernels.lstm_cell(self._lstm, self._x, self._cell, self._gates)
-        return self._decode(kernels.dense_argmax(self._head, self._hidden, self.outputs))
+        kernels.dense(self._head, self._hidden, self.outputs)
+        return self._decode(int(self.outputs.argmax()))
 
     def _convolve(self, layer: int, image: np.ndarray) -> FloatArray:
         """Return the result of a convolution, before its activation, until the next call."""

@@ -215,13 +215,6 @@ def normalized_mlp(weights, plan, scratch, statistics, clip, observation):
     return _layers(weights, plan, scratch)
 
 
-@njit(int64(_matrix, _floats, _floats))
-def dense_argmax(weights, x, y):
-    """Do as `dense`; return the index of the largest output."""
-    dense(weights, x, y)
-    return _argmax(y, 0, y.size)
-
-
 @njit(void(_matrix, _floats, _floats, _floats))
 def lstm_cell(weights, x, cell, gates):
     """Make one step of an LSTM cell.
