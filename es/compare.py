@@ -97,8 +97,9 @@ def load_runs(names: Sequence[str]) -> list[LoadedRun]:
     UsageError if no run is left.
     """
     runs: dict[Path, LoadedRun] = {}
+    tables = {name: sorted(Path(name).rglob(PROGRESS)) for name in names}
     for name in names:
-        for table in sorted(Path(name).rglob(PROGRESS)):
+        for table in tables[name]:
             try:
                 runs[table.resolve()] = load_run(table.parent)
             except (OSError, ValueError, UsageError) as error:
@@ -110,7 +111,7 @@ def load_runs(names: Sequence[str]) -> list[LoadedRun]:
             "checkpoints/CartPole-v1."
         )
     for name in names:
-        if not any(Path(name).rglob(PROGRESS)):
+        if not tables[name]:
             print(f"warning: {name}: holds no run. It is left out.", file=sys.stderr)
     return list(runs.values())
 
