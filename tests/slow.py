@@ -1,5 +1,6 @@
 """Environments that take their time: `tests.slow:Slow-v0` and `tests.slow:Patient-v0`."""
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -53,3 +54,21 @@ class Patient(gymnasium.Env):
 
 
 gymnasium.register("Patient-v0", "tests.slow:Patient")
+
+
+class Lasting(gymnasium.Wrapper):
+    """Starts a thread in the fifth episode. It lasts for 30 seconds, and then makes a file."""
+
+    def __init__(self, env: gymnasium.Env, file: str) -> None:
+        super().__init__(env)
+        self.file, self.episodes = Path(file), 0
+
+    def reset(self, **keywords: Any) -> tuple[Any, dict[str, Any]]:
+        self.episodes += 1
+        if self.episodes == 5:
+            threading.Thread(target=self.last).start()
+        return super().reset(**keywords)
+
+    def last(self) -> None:
+        time.sleep(30)
+        self.file.touch()

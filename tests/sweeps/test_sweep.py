@@ -82,6 +82,14 @@ def test_a_trial_whose_settings_do_not_fit_fails_with_the_reason(search):
     assert err.count("\n") == 1
 
 
+def test_a_sweep_does_not_wait_for_a_thread_of_an_environment(search):
+    lasting = ("--env-wrapper", "tests.slow:Lasting", f"file={Path('lasted').absolute()}")
+    command = (*CARTPOLE[:2], "--max-gradient-updates", 1, "--n", 4, *lasting, *space(LR))
+    status, _, err = search(*command, "--dir", "here", "--trials", 1, "--jobs", 1)
+    assert (status, err) == (0, "")
+    assert not Path("lasted").exists()
+
+
 def test_a_sweep_that_is_killed_or_interrupted_continues_its_trials(search, monkeypatch):
     runs = [Path("here/trial-0000"), Path("here/trial-0001")]
     monkeypatch.setenv(CORES, "2")
