@@ -97,6 +97,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="keep runs in this folder, continue those there")
     parser.add_argument("--workers", default="1", help="the trainer's flag")
     arguments = parser.parse_args()
+    if arguments.unknown and arguments.seeds:
+        parser.error(f"--seeds: --unknown trains with seed {SEEDS[0]} alone. Remove one of them")
     workers = ["--workers", arguments.workers]
     with tempfile.TemporaryDirectory() as folder:
         runs = arguments.keep or Path(folder)
@@ -161,7 +163,7 @@ def program(*arguments: object) -> str:
 
 
 def ended(result: subprocess.CompletedProcess[str]) -> bool:
-    """Return whether the trainer did what it was told, whether it reached its target or not."""
+    """Return whether the trainer came to the end of a run, at its target or not."""
     last = (result.stdout.splitlines() or [""])[-1]
     missed = result.returncode == MISSED and last.startswith("Target not reached:")
     return result.returncode == 0 or missed  # a crash has the status MISSED, too

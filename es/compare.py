@@ -135,7 +135,7 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
         members.setdefault(repr(shared_settings(run.config)), []).append(run)
     configs = [each[0].config for each in members.values()]
     several = len({config.env_name for config in configs}) > 1
-    groups: list[Group] = []
+    groups, labels = list[Group](), list[str]()
     for config, each in zip(configs, members.values(), strict=True):
         rivals = [shared_settings(other) for other in configs if other.env_name == config.env_name]
         words = [
@@ -149,9 +149,9 @@ def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
         if several or not words:
             words.insert(0, config.env_name)
         label = in_one_line(" ".join(words))
-        namesakes = [group for group in groups if group.label.partition(" #")[0] == label]
-        if namesakes:  # they differ in what has no flag, such as their phases
-            label += f" #{len(namesakes) + 1}"
+        labels.append(label)
+        if (number := labels.count(label)) > 1:  # groups may differ in their phases alone
+            label += f" #{number}"
         groups.append(Group(label, config.env_name, one_per_seed(each)))
     return groups
 
