@@ -34,24 +34,27 @@ SEEDS = range(100, 112)  # settings are chosen on seeds 0 to 9
 EPISODES, SEED = 100, 100_000  # of the score, which decides nothing
 BUDGET, LEAST = 6, 2_000_000  # with --unknown: times the steps of the task's own file, and steps
 
+# Evolutionary methods, then the best run of another method in RL Zoo's benchmark.
 PUBLISHED = {
-    "Acrobot-v1": "ARS -82.9 @ 5e5",
-    "Ant-v5": "ARS 2334 @ 7.5e7",
+    "Acrobot-v1": "ARS -82.9 @ 5e5; QR-DQN -69.1 @ 1e5",
+    "Ant-v5": "ARS 2334 @ 7.5e7; TD3 5813 @ 1e6",
+    "BipedalWalker-v3": "TQC 330 @ 5e5",
     "BoxingDeterministic-v4": "ES 49.8 @ 2.5e8",
     "CartPole-v1": "ARS 500 @ 5e4",
-    "HalfCheetah-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7",
-    "HalfCheetahARS-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7",
-    "Hopper-v5": "ES 3403 @ 3.2e7; ARS 3344 @ 7e6",
-    "Humanoid-v5": "ES 6000; ClipUp 10184 @ 1.5e8; ARS 11600",
+    "HalfCheetah-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7; TQC 12090 @ 1e6",
+    "HalfCheetahARS-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7; TQC 12090 @ 1e6",
+    "Hopper-v5": "ES 3403 @ 3.2e7; ARS 3344 @ 7e6; TQC 3754 @ 1e6",
+    "Humanoid-v5": "ES 6000; ClipUp 10184 @ 1.5e8; ARS 11600; TQC 7239 @ 2e6",
     "InvertedDoublePendulum-v5": "ES 9104 @ 5.4e6",
     "InvertedPendulum-v5": "ES 1000 @ 4.6e5",
-    "LunarLanderContinuous-v3": "ARS 168 @ 2e6",
-    "MountainCar-v0": "ARS -122 @ 5e5",
-    "MountainCarContinuous-v0": "ARS 96.7 @ 5e5",
-    "Pendulum-v1": "ARS -212 @ 2e6",
-    "PongDeterministic-v4": "ES 21.0 @ 2.5e8",
-    "Swimmer-v5": "ES 128 @ 1.4e6; ARS 355 @ 2e6",
-    "Walker2d-v5": "ES 3830 @ 3.8e7; ARS 2994 @ 7.5e7; ClipUp 5232 @ 3.8e7",
+    "LunarLander-v3": "PPO 242 @ 1e6",
+    "LunarLanderContinuous-v3": "ARS 168 @ 2e6; TQC 278 @ 5e5",
+    "MountainCar-v0": "ARS -122 @ 5e5; DQN -101 @ 1.2e5",
+    "MountainCarContinuous-v0": "ARS 96.7 @ 5e5; SAC 94.7 @ 5e4",
+    "Pendulum-v1": "ARS -213 @ 2e6; TD3 -152 @ 2e4",
+    "PongDeterministic-v4": "ES 21.0 @ 2.5e8; PPO 21.0 @ 1e7",
+    "Swimmer-v5": "ES 128 @ 1.4e6; ARS 355 @ 2e6; TRPO 366 @ 1e6",
+    "Walker2d-v5": "ES 3830 @ 3.8e7; ARS 2994 @ 7.5e7; ClipUp 5232 @ 3.8e7; TRPO 4933 @ 1e6",
 }
 # Where Gymnasium has no reward threshold: a published score.
 THRESHOLDS = {

@@ -1,11 +1,11 @@
 """Seconds from the start of the program to a solved task, of this trainer and of other libraries.
 
 A task is solved when the mean of 100 fresh episodes reaches Gymnasium's threshold. The clock runs
-from the start of the process, imports and compilation included, on the whole machine. The time of
-evaluations is left out for all. A library is evaluated fully whenever 5 episodes do not speak
-against it, and is given up after 3 times the seconds of this trainer, or half a minute. This
-trainer has to find its target itself, and to confirm it. Its settings were not chosen on these
-seeds.
+from the start of the process, imports included, on the whole machine. Compiled kernels are in the
+cache. The time of evaluations is left out for all. A library is evaluated fully whenever 5 episodes
+do not speak against it, and is given up after 3 times the seconds of this trainer, or half a
+minute. This trainer has to find its target itself, and to confirm it. Its settings were not chosen
+on these seeds.
 
 Outcomes are kept in solve.csv and are not measured again. The table is in docs/results.md.
 """
