@@ -172,9 +172,8 @@ def shared_settings(config: Config) -> dict[str, Any]:
     values = {name: config.canonical(name) for name in ALGORITHM if name != "seed"}
     if config.lr_schedule != "constant":  # which depends on the number of updates
         values["max_gradient_updates"] = config.max_gradient_updates
-    # The run that it branched off from. The observations decide on --small-net.
+    # The run that it branched off from.
     values["restore"] = os.path.relpath(config.restore) if config.restore else None
-    del values["small_net"]
     return values
 
 

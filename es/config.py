@@ -189,7 +189,9 @@ class Config:
         (), "Clip each step's reward to LOW HIGH in training. Scores stay the task's.", ASCENDING
     )
 
-    small_net: bool = policy(False, "Use the small MLP instead of the Convnet-LSTM.")
+    small_net: bool = policy(
+        False, "Use the small MLP instead of the Convnet-LSTM.", algorithm=False
+    )
     net: str | None = policy(None, "Custom network, a torch.nn.Module: MODULE:CLASS.", MODULE_CLASS)
     net_kwargs: tuple[str, ...] = policy((), "Arguments of --net, such as width=64.", ASSIGNMENTS)
     hidden_sizes: tuple[int, ...] = policy(
@@ -251,7 +253,7 @@ class Config:
     lr: float | None = algorithm(
         None, "Learning rate.", SCALE, shown="0.1; with clipup 3/4 of --max-speed"
     )
-    lr_decay: float = algorithm(1.0, "Factor of the learning rate after each update.", SCALE)
+    lr_decay: float = algorithm(1.0, "Factor of the learning rate after each update.", FRACTION)
     lr_schedule: Literal["constant", "linear", "cosine"] = algorithm(
         "constant", "Course of the learning rate, down to 0 after --max-gradient-updates."
     )
@@ -479,10 +481,6 @@ class Config:
         if not self.restore:
             values.pop("override")  # or the file could override another run's settings
         return {name: value for name, value in values.items() if value not in (None, "")}
-
-    def check(self) -> None:
-        """Raise UsageError, with flag, value and remedy, for the first setting that is wrong."""
-        settle((self._not_default(),), ("",))
 
     def _not_default(self) -> dict[str, Any]:
         """Return the settings that are not the defaults, by field name."""

@@ -53,8 +53,8 @@ SAMPLING_NOTHING = ("gymnasium.envs.", "ale_py.")  # no environment there draws 
 
 
 def describe_env(
-    name: str,
-    assignments: Sequence[str] = (),
+    env_name: str,
+    env_kwargs: Sequence[str] = (),
     env_wrapper: Sequence[str] = (),
     *,
     frame_skip: int | None = None,
@@ -68,8 +68,8 @@ def describe_env(
     keeps_shape: whether observations keep their shapes, for a --net module. Raise UsageError if
     there is no such environment or the settings do not fit.
     """
-    name, kwargs, spec = find_env(name)
-    arguments = read_assignments(assignments)
+    name, kwargs, spec = find_env(env_name)
+    arguments = read_assignments(env_kwargs)
     for key in RESERVED.keys() & arguments.keys():
         raise UsageError(f"--env-kwargs {key}={arguments[key]}: {RESERVED[key]}")
     kwargs |= arguments

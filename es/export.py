@@ -119,7 +119,7 @@ def _export(config: Config, checkpoint: Checkpoint | None, path: Path) -> None:
 def count_differences(
     policy: Policy,
     bare: gymnasium.Env,
-    play: Callable[[Any, Any], list[Any]],
+    play: Play,
     initial_state: Tensor,
 ) -> int:
     """Play the policy; return in how many of STEPS steps the file would act differently.

@@ -309,7 +309,7 @@ def _read_history(path: Path) -> dict[str, DoubleArray]:
     from es.reports.plot import read_table
 
     with suppress(FileNotFoundError):  # a checkpoint that lies alone
-        return read_table(path / PROGRESS, COLUMNS)
+        return read_table(path / PROGRESS)
     return {name: np.empty(0) for name in COLUMNS}
 
 

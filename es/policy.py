@@ -6,7 +6,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:  # it loads kernels, and a master with workers needs none
 class Policy:
     """An environment, and a network with the parameters that play it.
 
-    config: the settings, where small_net says which network it is. environment, network: plain
-    descriptions (`es.envs`, `es.networks`); with the recipe, every process makes the same.
+    environment, network: plain descriptions (`es.envs`, `es.networks`); with the recipe, every
+    process makes the same.
     theta: (P,) float32. normalizer: the statistics of observations, if they are normalised.
     vbn_batch: (128, 1, 42, 42) float32, with --vbn. custom: for a --net module. update: after how
     many updates. drawable: whether the environment has the render mode rgb_array. repeatable:
@@ -122,10 +122,8 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
 
     Raise UsageError if environment, network and checkpoint do not fit together.
     """
-    others: Any = {name: getattr(config, name) for name in SETTINGS_OF_ENVIRONMENT[2:]}
-    environment = describe_env(
-        config.env_name, config.env_kwargs, **others, keeps_shape=config.net is not None
-    )
+    settings: Any = {name: getattr(config, name) for name in SETTINGS_OF_ENVIRONMENT}
+    environment = describe_env(**settings, keeps_shape=config.net is not None)
     env = make_env(environment)
     try:
         actions = _describe_actions(config, describe_actions(env.action_space, config.env_name))
@@ -178,7 +176,7 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
         config.reward_clip or None,
     )
     return Policy(
-        config=replace(config, small_net=config.small_net or network["kind"] == "mlp"),
+        config=config,
         environment=environment,
         network=network,
         recipe=recipe,
@@ -395,13 +393,13 @@ class LoadedPolicy:
 
 def load_policy(
     path: str | os.PathLike[str], *, env_name: str | Callable[..., Any] | None = None,
-    env_wrapper: Sequence[Any] = (), small_net: bool = False,
+    env_wrapper: Sequence[Any] = (),
     net: str | Callable[..., Any] | None = None, greedy: bool = False, trust: bool = False,
 ) -> LoadedPolicy:  # fmt: skip
     """Return the policy in a checkpoint, ready to play.
 
-    env_name: needed for the weights of pytorch-es, which do not name their environment (with
-    small_net, if they are an MLP's). It may differ from the checkpoint's if the policy fits it.
+    env_name: needed for the weights of pytorch-es, which do not name their environment. It
+    may differ from the checkpoint's if the policy fits it.
     env_wrapper, net: the words after --env-wrapper, and --net. All three may be the class or
     function itself. trust: import the modules of an environment, a wrapper or a network that the
     checkpoint names. Without it, such a name must be given. greedy: do not draw the actions of a
@@ -413,7 +411,7 @@ def load_policy(
     }  # fmt: skip
     with errors_in_keywords():
         name = register_creator(env_name) if callable(env_name) else env_name
-        chosen = {"env_name": name, "env_wrapper": env_wrapper, "small_net": small_net, "net": net}
+        chosen = {"env_name": name, "env_wrapper": env_wrapper, "net": net}
         keywords = from_keywords({key: value for key, value in chosen.items() if value})
         given |= keywords | ({"override": True} if name else {})
         config, checkpoint = resolve(given, {})
@@ -421,6 +419,6 @@ def load_policy(
         if name is None and not checkpoint.config:
             raise UsageError(
                 f"{path}: holds weights alone. Name their environment: "
-                'load_policy(path, env_name="CartPole-v1", small_net=True)'
+                'load_policy(path, env_name="CartPole-v1")'
             )
         return LoadedPolicy(make_policy(config, checkpoint), checkpoint)

@@ -263,7 +263,7 @@ def restore_strategy(strategy: Strategy, checkpoint: Checkpoint, config: Config)
     if (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, before.momentum > 0):
         try:
             strategy.optimizer.load(checkpoint.optimizer)
-        except (LookupError, RuntimeError, ValueError) as error:
+        except ValueError as error:
             raise UsageError(f"--restore {config.restore}: is damaged ({error})") from error
 
 

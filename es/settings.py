@@ -410,8 +410,7 @@ def _require_same(config: Config, before: Config) -> None:
     changed = changes(config, before, SETTINGS_OF_POLICY)
     remedy = f"The policy was made for the checkpoint's value. {remove}, or start a new run"
     if not changed and not config.override:
-        played = ("env_name", "small_net")
-        changed = changes(config, before, played if config.mode != "train" else None)
+        changed = changes(config, before, ["env_name"] if config.mode != "train" else None)
         remedy = f"{remove}, or give --override to change the setting"
     if changed:
         differences = [

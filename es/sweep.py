@@ -106,7 +106,6 @@ def plan(argv: Sequence[str]) -> Sweep:
     source = f"--space {flags.space}" if flags.space else SHIPPED.name
     space = read_space(flags.space or str(SHIPPED), source)
     policy = make_policy(base, None)
-    base = policy.config
     changed = {name for table in base.phase for name in table}
     space = fit_space(space, given | changed, policy.network["kind"])
     if not space:

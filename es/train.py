@@ -129,7 +129,7 @@ def _make_policy(config: Config, checkpoint: Checkpoint | None, console: Console
     policy = make_policy(config, checkpoint)
     if config.video_every:  # learn now whether the environment can be drawn
         require_drawable(partial(make_env, policy.environment, "rgb_array"))
-    if policy.config.small_net and not config.small_net:
+    if checkpoint is None and policy.network["kind"] == "mlp" and not config.small_net:
         console.say(
             f"Observations of {config.env_name} are vectors of {policy.network['inputs']} numbers: "
             "using the MLP (--small-net)."
@@ -382,7 +382,9 @@ class Trainer:
 
     def _submit(self, tasks: Tasks) -> None:
         """Start to play tasks; `_results` waits for them."""
-        self.pool.submit(self._snapshot(), tasks)
+        strategy, statistics = self.strategy, self.policy.statistics
+        snapshot = Snapshot(strategy.theta, strategy.sigma, statistics, strategy.relative_sigma)
+        self.pool.submit(snapshot, tasks)
         self._submitted = tasks
 
     def _results(self, name: str, before: int = 0, total: int = 0) -> Results:
@@ -404,12 +406,6 @@ class Trainer:
         total_frames = self.counters.total_frames + int(results["steps"].sum())
         self.counters = self.counters._replace(total_frames=total_frames)
         return results
-
-    def _snapshot(self) -> Snapshot:
-        strategy = self.strategy
-        return Snapshot(
-            strategy.theta, strategy.sigma, self.policy.statistics, strategy.relative_sigma
-        )
 
     @contextmanager
     def _naming_environment(self) -> Iterator[None]:

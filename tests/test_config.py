@@ -43,7 +43,7 @@ def test_names_and_defaults_are_those_of_pytorch_es():
 def test_a_value_that_makes_no_sense_is_an_error_with_flag_and_value(name, values):
     for value in values:
         with pytest.raises(UsageError, match=rf"^{flag(name)} .* must ") as raised:
-            Config(**{name: value}).check()
+            Config().under({name: value})
         assert len(str(raised.value)) < 300
 
 
@@ -71,7 +71,7 @@ def test_a_value_that_makes_no_sense_is_an_error_with_flag_and_value(name, value
 )
 def test_settings_that_do_not_go_together(settings, words):
     with pytest.raises(UsageError, match=words):
-        Config(**settings).check()
+        Config().under(settings)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_weights_alone_want_an_environment(trained):
     torch.save(read(path).parameters, "bare.pth")
     with pytest.raises(UsageError, match="greedy applies only to policies that draw"):
         load_policy(path, greedy=True)
-    bare = load_policy("bare.pth", env_name="CartPole-v1", small_net=True)
+    bare = load_policy("bare.pth", env_name="CartPole-v1")
     observations = np.random.default_rng(0).uniform(-1, 1, (100, 4)).astype(np.float32)
     assert (bare(observations) == load_policy(path)(observations)).all()
     assert (bare.env_id, bare.update) == ("CartPole-v1", 0)

@@ -191,12 +191,11 @@ def test_a_checkpoint_is_the_lowest_layer():
         ({"hidden_sizes": (3,), "override": True}, "--hidden-sizes 3 differs .*was made for"),
         ({"hidden_sizes": ()}, "--hidden-sizes differs from the checkpoint's 64 64"),
         ({"env_name": "B", "test": True}, "--env-name B differs"),
-        ({"small_net": False}, "--no-small-net differs from the checkpoint's True"),
     ],
 )
 def test_settings_that_contradict_a_checkpoint_are_an_error(settings, words):
     with pytest.raises(UsageError, match=words):
-        resolve({"restore": restorable(small_net=True), **settings}, {})
+        resolve({"restore": restorable(), **settings}, {})
 
 
 def test_settings_that_change_nothing_of_a_checkpoint():

@@ -20,9 +20,8 @@ from es.algorithm.optimizers import Optimizer, norm, schedule_factor
 from es.algorithm.shaping import SHAPINGS, centered_ranks
 from es.errors import RunError
 
-MAX_LR = 1e38  # float32's range
 MOST_CHANGE = 0.2  # of a parameter's sigma in one update
-LEAST = 1e-30  # sigma and the learning rate decay to at least this; 1 / LEAST is in that range
+LEAST = 1e-30  # sigma decays to at least this; 1 / LEAST is in float32's range
 
 
 class Perturbation(NamedTuple):
@@ -84,10 +83,8 @@ class Strategy:
         with np.errstate(all="ignore"):  # overflows are noticed below
             (gradient, change), lr = self.estimate(returns), self.scheduled_lr()
             gradient_norm = norm(gradient)
-        if not (math.isfinite(gradient_norm) and lr <= MAX_LR):
-            raise RunError(
-                f"no step is possible: gradient norm {gradient_norm:g}, learning rate {lr:g}"
-            )
+        if not math.isfinite(gradient_norm):
+            raise RunError(f"no step is possible: the gradient has the norm {gradient_norm:g}")
         if gradient_norm > 0:
             self.optimizer.step(torch.from_numpy(gradient), lr)
             if not self.optimizer.finite():
@@ -98,8 +95,8 @@ class Strategy:
             if change is not None:
                 self._change_sigma(change)
         settings = self.settings
-        self.lr = _decayed(self.lr, settings.lr_decay, LEAST)
-        self.sigma = _decayed(self.sigma, settings.sigma_decay, settings.sigma_min or LEAST)
+        self.lr *= settings.lr_decay
+        self.sigma = max(self.sigma * settings.sigma_decay, settings.sigma_min or LEAST)
         self.update += 1
         return gradient_norm
 
@@ -151,7 +148,7 @@ class Strategy:
         self.relative_sigma *= 1 + change
         scale = norm(self.relative_sigma) / math.sqrt(self.theta.size)
         self.relative_sigma /= np.float32(scale)
-        self.sigma = min(max(self.sigma * scale, LEAST), 1 / LEAST)
+        self.sigma *= scale
 
     def _weights(self, returns: DoubleArray) -> tuple[DoubleArray, int]:
         """Return the weight of each seed's noise, and the n that `estimate` divides by."""
@@ -172,8 +169,3 @@ class Strategy:
     def _seeds(self, perturbations: int) -> list[int]:
         count = perturbations // 2 if self._antithetic else perturbations
         return derive_seeds(self.seed, self.update, Stream.PERTURBATION, count)
-
-
-def _decayed(value: float, factor: float, least: float) -> float:
-    # A value that was set below `least` stays as it is.
-    return max(value * factor, min(least, value))

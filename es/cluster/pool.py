@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from es.checkpoint import versions
 from es.cluster.agent import Agent, Report
 from es.cluster.connection import LOCAL, connect, disconnect
+from es.cluster.remote import RemotePool
 from es.errors import ClusterError, UsageError, counted, how_to_install, in_one_line
 from es.rollouts.processes import cores
-from es.rollouts.remote import RemotePool
 from es.rollouts.tasks import Progress, Recipe, Results, Snapshot, Tasks
 
 if TYPE_CHECKING:

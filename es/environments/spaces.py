@@ -100,10 +100,7 @@ def unbatch(space: spaces.Space, observation: Any) -> list[Any] | None:
 
 def as_numbers(observation: Any, shape: tuple[int, ...]) -> DoubleArray:
     """Return an observation as a new array; raise MisfitError if it is none of this shape."""
-    try:
-        array = np.asarray(observation)
-    except ValueError:
-        array = np.empty(0, object)  # a list of lists of different lengths
+    array = np.asarray(observation)
     if array.shape != shape or array.dtype.kind not in "biuf":
         raise MisfitError(
             f"its observation has the shape {array.shape} and the type {array.dtype}, and should "

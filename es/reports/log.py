@@ -250,8 +250,7 @@ class Log:
     def _report(self, send: Callable[[Any], object]) -> None:
         """Send something to W&B. If that fails, go on without W&B."""
         try:
-            if self._wandb:
-                send(self._wandb)
+            send(self._wandb)
         except Exception as error:
             self._wandb = None
             self._warn(in_one_line(f"--wandb: {error}. The run goes on without W&B."))

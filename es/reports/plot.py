@@ -42,10 +42,6 @@ STYLES = ("-", *((0, dashes) for dashes in DASHES))
 WIDTH, HEIGHT = 8.0, 5.0  # inches of axes with their labels
 LABEL_WIDTH = 60  # characters of a legend's line
 POINTS = 500  # of a mean line
-CURVE_COLUMNS = (
-    "update", "episodes", "frames", "wall_seconds", "return_mean", "return_max", "return_min",
-    "unperturbed_return", "steps_per_second",
-)  # fmt: skip
 REDRAW_SECONDS = 10.0
 HURRIED_SECONDS = 2.2  # to wait for the last picture after Ctrl-C
 
@@ -100,19 +96,18 @@ class Curve:
             os.write(self._helper.stdin.fileno(), b"\n")
 
 
-def read_table(path: Path, columns: Sequence[str] = CURVE_COLUMNS) -> dict[str, DoubleArray]:
-    """Return columns of a run's table by name: (rows,) each.
+def read_table(path: Path) -> dict[str, DoubleArray]:
+    """Return the columns of a run's table by name: (rows,) each.
 
     Raise OSError, or ValueError if the file is no such table.
     """
     with path.open(encoding="utf-8") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a table without rows
         names = file.readline().strip().split(",")
-        if missing := [name for name in columns if name not in names]:
-            raise ValueError(f"it has no column {missing[0]}")
-        places = [names.index(name) for name in columns]
-        rows = np.loadtxt(file, delimiter=",", usecols=places, ndmin=2).reshape(-1, len(places))
-    return dict(zip(columns, rows.T, strict=True))
+        if "update" not in names:
+            raise ValueError("it has no column update")
+        rows = np.loadtxt(file, delimiter=",", ndmin=2).reshape(-1, len(names))
+    return dict(zip(names, rows.T, strict=True))
 
 
 def running_mean(values: DoubleArray, window: int) -> DoubleArray:
@@ -130,7 +125,7 @@ def running_mean(values: DoubleArray, window: int) -> DoubleArray:
 
 def smoothing_window(updates: int) -> int:
     """Return the number of updates over which a picture of a run is smoothed."""
-    return max(2, min(10, updates // 5), updates // 50)
+    return max(2, min(10, updates // 5), min(1000, updates // 50))
 
 
 def mean_line(lines: Sequence[Line]) -> tuple[DoubleArray, DoubleArray, DoubleArray]:

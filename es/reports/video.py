@@ -130,7 +130,7 @@ def _prepare_mujoco(model: Any) -> None:
     model.geom_size[floors, :2] = 0
 
 
-def frames_per_second(env: gymnasium.Env, frame_skip: int = 1) -> float:
+def frames_per_second(env: gymnasium.Env, frame_skip: int) -> float:
     """Return how many steps an environment plays in a second at its own speed.
 
     Atari plays 60 frames in a second, of which each step skips some.

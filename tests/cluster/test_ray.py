@@ -123,7 +123,7 @@ def test_agents_and_the_process_that_uses_ray_may_be_killed(ray_pool, tmp_path):
     slow, path = recipe(length=20, seconds=0.002), {"PYTHONPATH": str(other.parent)}
     pool = ray_pool(slow, say=said.append, variables=path)
     steady = InProcessPool(recipe(length=20))
-    process = pool.pid
+    process = pool._process.pid
     for batch in range(3):
         tasks = tasks_with(*range(batch, batch + 60))
 
@@ -131,7 +131,7 @@ def test_agents_and_the_process_that_uses_ray_may_be_killed(ray_pool, tmp_path):
             if batch == 1 and 0 < count < 60 and not any("is lost" in line for line in said):
                 for pid in agents():
                     os.kill(pid, signal.SIGKILL)
-            if batch == 2 and count > 0 and pool.pid == process:
+            if batch == 2 and count > 0 and pool._process.pid == process:
                 os.kill(process, signal.SIGKILL)
 
         assert same_results(

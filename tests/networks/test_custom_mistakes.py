@@ -75,7 +75,7 @@ def test_a_network_that_fails_in_an_episode_is_shown_by_the_users_lines(program)
     assert "torch" not in err
 
 
-@pytest.mark.parametrize("wrong", [np.zeros(3), [0.0] * 3, [[0.0], [0.0, 1.0]], "text", None])
+@pytest.mark.parametrize("wrong", [np.zeros(3), [0.0] * 3, "text", None])
 def test_an_observation_that_does_not_fit_is_an_error(wrong):
     policy = own("Plain")
     actor = policy.recipe.make_actor()

@@ -31,7 +31,7 @@ def test_the_mean_line_is_taken_between_points_and_where_all_runs_have_some():
 def test_what_is_no_table_is_a_value_error(tmp_path):
     path = write_progress(tmp_path, 3)
     whole = path.read_text()
-    for text in ("", "update\n1\n", f"{whole}x,1\n"):
+    for text in ("", "a,b\n1,2\n", f"{whole}x,1\n"):
         path.write_text(text)
         with pytest.raises(ValueError, match=r"column|string"):
             read_table(path)

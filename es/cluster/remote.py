@@ -1,7 +1,7 @@
-"""Any pool in a process of its own, which is started again if it dies.
+"""The pool of a cluster in a process of its own, which is started again if it dies.
 
-That process owns the fork server, the workers, the shared memory and the limits. They end with it,
-and change nothing in the program that uses the pool. That program's `__main__` is not imported.
+Ray ends the process that loses its node, and the trainer must outlive that. The trainer's
+`__main__` is not imported there.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ from es.errors import ClusterError, RunError
 from es.rollouts.processes import connect, end_group, leave, start_interpreter
 from es.rollouts.tasks import FAILURES, Pool, Progress, Results, Snapshot, Tasks
 
-SERVER = "from es.rollouts.remote import serve; serve()"
+SERVER = "from es.cluster.remote import serve; serve()"
 CLOSE_SECONDS = 10.0  # must exceed the pool's own limit: 1 s, with a Ray started here 5 s
 SILENT_SECONDS = 120.0  # of a process that hangs; Ray may upload a large project meanwhile
 PAUSE_SECONDS = 2.0  # before the process is started once more
@@ -97,7 +97,6 @@ class RemotePool(Pool):
     def _start(self) -> None:
         """Start the process, and make the pool in it. Raise EOFError if it dies."""
         self._process, self._link = start_interpreter(SERVER)
-        self.pid = self._process.pid
         try:
             self._answer(self._make)
         except RunError as error:

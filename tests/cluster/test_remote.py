@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from es.cluster import remote
+from es.cluster.remote import RemotePool
 from es.errors import ClusterError, RunError, UsageError
-from es.rollouts import remote
 from es.rollouts.player import InProcessPool
 from es.rollouts.pool import WorkerPool
-from es.rollouts.remote import RemotePool
 from tests.fakes import SNAPSHOT, TASKS, Starting, recipe, same_results
 from tests.processes import all_gone, descendants, wait_until
 
@@ -26,7 +26,7 @@ def test_whatever_happens_nothing_is_left_running(tmp_path):
     """The episode under way would last for a quarter of an hour; the other worker is idle."""
     endless = recipe(length=1000, seconds=1.0, log=str(tmp_path / "log"))
     with remote_pool(endless) as pool:
-        family = [pool.pid, *descendants(pool.pid)]
+        family = [pool._process.pid, *descendants(pool._process.pid)]
         pool.submit(SNAPSHOT, TASKS[:1])
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 2)
@@ -49,18 +49,18 @@ def test_a_process_that_is_killed_is_started_again_and_changes_no_result(tmp_pat
     pids = tmp_path / "pids"
     expected = InProcessPool(recipe()).evaluate(SNAPSHOT, TASKS)
     with remote_pool(recipe(Starting, str(pids), seconds=0.01), say=said.append) as pool:
-        family = [pool.pid, *descendants(pool.pid)]
+        family = [pool._process.pid, *descendants(pool._process.pid)]
         assert same_results(pool.evaluate(SNAPSHOT, TASKS, done.append), expected)
         assert (done[-1], pool.describe(), said) == (10, "2 workers", [])
         family += [int(pid) for pid in pids.read_text().split()]
         pool.submit(SNAPSHOT, TASKS)
-        os.kill(pool.pid, signal.SIGKILL)
+        os.kill(pool._process.pid, signal.SIGKILL)
         assert same_results(pool.evaluate(SNAPSHOT, TASKS), expected)
-        second = pool.pid
+        second = pool._process.pid
         family += [second, *descendants(second)]
 
         def kill(done: int) -> None:
-            if pool.pid == second and done:
+            if pool._process.pid == second and done:
                 os.kill(second, signal.SIGKILL)
 
         assert same_results(pool.evaluate(SNAPSHOT, TASKS, kill), expected)
