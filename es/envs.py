@@ -7,7 +7,6 @@ the most steps that are played before an episode begins. keeps_shape: whether ob
 their shapes, for --net.
 """
 
-import copy
 import dataclasses
 import itertools
 import os
@@ -44,10 +43,7 @@ from es.rollouts.episode import as_number
 OLD_ATARI_NAME = re.compile(r"(\w+)Deterministic-v([034])")
 FRAME_SKIPS = {"SpaceInvaders": 3}  # with 4, the frames that are seen would never show its shots
 OLD_STICKINESS = {"0": 0.25, "3": 0.0, "4": 0.0}
-RESERVED = {
-    "render_mode": "--test shows the policy. Remove it",
-    "max_episode_steps": "give --max-episode-length instead",
-}
+LIMIT = "max_episode_steps"  # an argument of gymnasium.make, not of the environment
 BOX2D = "gymnasium.envs.box2d."
 SAMPLING_NOTHING = ("gymnasium.envs.", "ale_py.")  # no environment there draws from its spaces
 
@@ -70,8 +66,11 @@ def describe_env(
     """
     name, kwargs, spec = find_env(env_name)
     arguments = read_assignments(env_kwargs)
-    for key in RESERVED.keys() & arguments.keys():
-        raise UsageError(f"--env-kwargs {key}={arguments[key]}: {RESERVED[key]}")
+    if "render_mode" in arguments:
+        raise UsageError("--env-kwargs render_mode: --test shows the policy. Remove it")
+    limit = arguments.get(LIMIT, 1)
+    if not isinstance(limit, int) or limit < 1:
+        raise UsageError(f"--env-kwargs {LIMIT}={limit} must be a whole number of at least 1")
     kwargs |= arguments
     description = {
         "id": name,
@@ -172,10 +171,11 @@ def make_bare_env(
         warnings.simplefilter("ignore")
         with blame:
             # Not every environment has the argument render_mode.
-            kwargs = env["kwargs"] | ({"render_mode": render_mode} if render_mode else {})
+            kwargs = {key: value for key, value in env["kwargs"].items() if key != LIMIT}
+            kwargs |= {"render_mode": render_mode} if render_mode else {}
             # Leave out two wrappers that cost time in every step: one checks the order of calls,
             # one counts steps. (The second stays where wrappers around it may need it.)
-            spec = dataclasses.replace(_spec(env["id"]), order_enforce=False)
+            spec = dataclasses.replace(_described_spec(env), order_enforce=False)
             load_creator(spec)
             limit = -1 if endless and _loop_counts(env, spec) else None
             made = gymnasium.make(spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
@@ -219,32 +219,32 @@ def _first_step(env: gymnasium.Env) -> list[Any]:
     seed_shared_generators(0)
     env.action_space.seed(0)
     first, _ = env.reset(seed=0)
-    _check(first, env.observation_space)
-    first = copy.deepcopy(first)  # which the step may write over
+    before = _numbers(first, env.observation_space)
     observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-    _check(observation, env.observation_space)
-    if not np.isfinite(as_number(reward)):
+    after = _numbers(observation, env.observation_space)
+    if not np.isfinite(paid := as_number(reward)):
         raise MisfitError(f"its reward is {reward}, not a finite number")
-    return copy.deepcopy([first, observation, reward, terminated, truncated])
+    return [before, after, paid, bool(terminated), bool(truncated)]
 
 
-def _check(observation: Any, space: gymnasium.Space) -> None:
+def _numbers(observation: Any, space: gymnasium.Space) -> Any:
     if isinstance(space, gymnasium.spaces.Dict):
-        for key, part in space.items():
-            _check(observation[key], part)
-    elif not np.isfinite(as_numbers(observation, space.shape or ())).all():
+        return {key: _numbers(observation[key], part) for key, part in space.items()}
+    array = as_numbers(observation, space.shape or ())
+    if not np.isfinite(array).all():
         raise MisfitError("its observation holds numbers that are not finite")
+    return array
 
 
 def max_steps(env: Mapping[str, Any]) -> int | None:
     """Return after how many steps the loop must end an episode, or None."""
-    spec = _spec(env["id"])
+    spec = _described_spec(env)
     return spec.max_episode_steps if _loop_counts(env, spec) else None
 
 
 def is_unlimited(env: Mapping[str, Any]) -> bool:
     """Return whether no limit of an episode's steps is known."""
-    spec = _spec(env["id"])
+    spec = _described_spec(env)
     wrapped = spec.additional_wrappers or env["wrappers"]
     limited = spec.max_episode_steps or wrapped or _is_atari(env["id"], spec)
     return not limited
@@ -312,6 +312,13 @@ def _is_atari(name: str, spec: EnvSpec) -> bool:
     with as_usage_error(f"--env-name {name}: cannot be made"):  # what it needs may not be installed
         creator = load_creator(spec)
     return isinstance(creator, type) and issubclass(creator, ale_py.AtariEnv)
+
+
+def _described_spec(env: Mapping[str, Any]) -> EnvSpec:
+    """Return the spec of a described environment, with the limit of steps that it is given."""
+    spec = _spec(env["id"])
+    limit = env["kwargs"].get(LIMIT, spec.max_episode_steps)
+    return dataclasses.replace(spec, max_episode_steps=limit)
 
 
 def _spec(name: str) -> EnvSpec:

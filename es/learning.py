@@ -287,6 +287,12 @@ def _pickle_definitions(config: Config) -> bytes:
     gymnasium = sys.modules.get("gymnasium")  # or this program has registered nothing
     spec = gymnasium.registry.get(config.env_name) if gymnasium else None
     found = {name: main[name] for name in names if name in main}
+    of_spec = getattr(spec and spec.entry_point, "__module__", "")
+    if any(word.startswith("__mp_main__") for word in [*words, of_spec]):
+        raise UsageError(
+            f"env_name={config.env_name}: in a process that multiprocessing has started, what the "
+            "script itself defines cannot be sent on. Define it in a module"
+        )
     try:
         return cloudpickle.dumps((found, spec))
     except Exception as error:  # cloudpickle raises many kinds

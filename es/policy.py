@@ -152,9 +152,9 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
     if network.get("normalize"):
         normalizer = Normalizer(network["inputs"], config.obs_std_floor)
     if saved is not None:
-        untrained = custom.untrained if custom else {}
+        others = {*network["shared"], *custom.untrained} if custom else set[str]()
         try:
-            theta = flatten(network, {name: saved[name] for name in saved if name not in untrained})
+            theta = flatten(network, {name: saved[name] for name in saved if name not in others})
             if normalizer and checkpoint and before and before.obs_norm:
                 normalizer.load(checkpoint.normalizer or {})
         except ValueError as error:
@@ -310,6 +310,10 @@ class LoadedPolicy:
         repeats, opens = environment["frame_skip"] > 1, environment["fire_reset"]
         self._remembers = policy.network["kind"] != "mlp" or repeats or bool(opens)
         self.bind(policy.theta, policy.statistics, checkpoint.counters)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the actors, whose arrays share memory: a copy makes its own."""
+        return self.__dict__ | {"_actors": []}
 
     def bind(self, theta: FloatArray, statistics: DoubleArray | None, counters: Counters) -> None:
         """Play these parameters, (P,) float32, with the statistics of a `Snapshot`, from now on."""

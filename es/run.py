@@ -401,7 +401,10 @@ def next_phase(path: Path, saved: Checkpoint) -> tuple[Config, Checkpoint]:
     # As a restored run, it goes on in its directory.
     config = before.in_phase(counters.phase)
     config = dataclasses.replace(config, restore=str(path / LATEST), run_dir=None)
-    return config, saved._replace(counters=counters._replace(phase=counters.phase + 1))
+    table = before.phase[counters.phase]
+    anew = {name: table[name] for name in ("lr", "sigma") if table.get(name)}  # not as decayed
+    counters = counters._replace(phase=counters.phase + 1, **anew)
+    return config, saved._replace(counters=counters)
 
 
 def limit_reached(config: Config, counters: Counters) -> str | None:

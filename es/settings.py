@@ -349,6 +349,9 @@ def resolve(given: Mapping[str, Any], file: Mapping[str, Any]) -> tuple[Config, 
                 "--trust if you trust the file"
             )
     _require_same(config, before)
+    if config.override:  # what is given holds anew, not as it has decayed
+        anew = {name: given[name] for name in ("lr", "sigma") if given.get(name)}
+        checkpoint = checkpoint._replace(counters=checkpoint.counters._replace(**anew))
     return config, checkpoint
 
 

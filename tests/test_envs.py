@@ -4,9 +4,18 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from es.envs import check_first_step, describe_env, make_env, max_steps, register_creator
+from es.envs import (
+    check_first_step,
+    describe_env,
+    is_unlimited,
+    make_bare_env,
+    make_env,
+    max_steps,
+    register_creator,
+)
 from es.errors import UsageError
 from tests.processes import run_python
 
@@ -76,11 +85,15 @@ def test_a_class_stands_for_its_newest_version():
 
 
 @pytest.mark.parametrize(
-    ("argument", "remedy"),
-    [("render_mode=human", "Remove it"), ("max_episode_steps=50", "give --max-episode-length")],
+    ("argument", "words"),
+    [
+        ("render_mode=human", "render_mode: --test shows the policy"),
+        ("max_episode_steps=1.5", "max_episode_steps=1.5 must be a whole number"),
+        ("max_episode_steps=0", "max_episode_steps=0 must be a whole number"),
+    ],
 )
-def test_an_argument_that_a_flag_stands_for_is_an_error(argument, remedy):
-    with pytest.raises(UsageError, match=f"--env-kwargs {argument}: .*{remedy}"):
+def test_an_argument_that_cannot_be_given_is_an_error(argument, words):
+    with pytest.raises(UsageError, match=f"--env-kwargs {words}"):
         describe_env("CartPole-v1", [argument])
 
 
@@ -92,6 +105,28 @@ def test_the_loop_is_told_when_to_cut_an_episode_off():
     env.reset(seed=0)
     assert not any(env.step(1)[3] for _ in range(300))
     assert max_steps(describe_env("PongDeterministic-v4")) is None
+
+
+@pytest.mark.parametrize("wrapper", [(), ("gymnasium.wrappers:FlattenObservation",)])
+def test_the_limit_of_steps_may_be_another_one(wrapper):
+    description = describe_env("MountainCar-v0", ["max_episode_steps=250"], wrapper)
+    assert not is_unlimited(description)
+    env = make_bare_env(description, endless=False)
+    env.reset(seed=0)
+    assert [env.step(1)[3] for _ in range(250)] == [False] * 249 + [True]
+    assert max_steps(description) == (None if wrapper else 250)
+
+
+class Tensors(gymnasium.ObservationWrapper):
+    """Shows tensors of torch, as environments that simulate with it do."""
+
+    def observation(self, observation):
+        return torch.tensor(observation)
+
+
+def test_observations_that_do_not_compare_as_arrays_are_checked_and_repeat():
+    env = Tensors(gymnasium.make("CartPole-v1"))
+    assert check_first_step(env, "CartPole-v1")
 
 
 def test_nothing_is_said_on_the_way():

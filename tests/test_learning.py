@@ -16,9 +16,13 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.envs.registration import EnvSpec
 
 from es import learn, load_policy
+from es.config import Config
 from es.errors import RunError, UsageError
+from es.learning import _pickle_definitions
 from es.reports.log import COLUMNS
 from tests.awful import Awful
 from tests.checkpoints import RUN, has_rows, read, rows, same, same_run, timeless
@@ -187,6 +191,18 @@ def test_what_an_environment_raises_in_a_worker_is_raised():
     with pytest.raises(RunError, match=r"env_name tests.awful(?s:.*)KeyError: 'boom'"):
         learn(**QUICK | {"env_name": name}, env_kwargs=arguments, workers=1)
     assert {*psutil.Process().children()} <= before
+
+
+def test_what_a_script_defines_is_an_error_in_a_process_of_multiprocessing(monkeypatch):
+    class Mine(CartPoleEnv):
+        pass
+
+    Mine.__module__ = "__mp_main__"  # as spawn and forkserver name it
+    made_by: Any = Mine
+    monkeypatch.setitem(gymnasium.registry, "Mine-v0", EnvSpec("Mine-v0", made_by))
+    for config in (Config(env_name="Mine-v0"), Config(net="__mp_main__:Net")):
+        with pytest.raises(UsageError, match="Define it in a module"):
+            _pickle_definitions(config)
 
 
 def test_an_environment_that_cannot_be_sent_is_an_error():

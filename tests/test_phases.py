@@ -109,6 +109,14 @@ def test_what_is_overridden_holds_in_the_phases_that_follow_and_other_phases_beg
     assert [row["lr"] for row in rows(Path("run"))[10:]] == ["0.3", "0.01"]
 
 
+def test_a_phase_sets_a_decayed_rate_and_sigma_back(program):
+    table = "[[phase]]\nafter-updates = 2\nlr = 0.1\nsigma = 0.2\n"
+    decays = ("--sigma", 0.2, "--lr-decay", 0.5, "--sigma-decay", 0.5)
+    program(*phases(table), *decays, "--max-gradient-updates", 4, "--run-dir", "run")
+    found = [(float(row["lr"]), float(row["sigma"])) for row in rows(Path("run"))]
+    assert found == [(0.1, 0.2), (0.05, 0.1)] * 2
+
+
 def test_a_return_begins_a_phase_and_the_target_counts_after_the_last(program):
     table = "[[phase]]\nafter-return = 60\nlr = 0.01\n"
     target = ("--target-return", 15, "--eval-episodes", 1)

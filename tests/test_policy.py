@@ -1,6 +1,8 @@
 """Policies: what is made of settings and checkpoints, and load_policy."""
 
+import copy
 import json
+import pickle
 import re
 from functools import partial
 from pathlib import Path
@@ -92,6 +94,15 @@ def test_memory_is_forgotten_with_the_episode_and_shared_with_nobody(trained):
         again.append(policy(image))
         another(255 - image)
     assert np.array_equal(first, again)
+
+
+@pytest.mark.parametrize("name", ["Pendulum-v1", "tests.strange:Whole-v0"])
+def test_a_copy_of_a_policy_that_has_played_plays_alike(trained, name):
+    policy = load_policy(trained(name, *MLP), env_name=name)
+    observations = [policy.make_env().observation_space.sample() for _ in range(20)]
+    expected = [policy(each) for each in observations]
+    for each in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy)), policy):
+        assert np.array_equal([*map(each, observations)], expected)
 
 
 def test_it_says_what_it_is_for(trained):

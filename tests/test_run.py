@@ -207,7 +207,8 @@ def test_an_override_of_rate_or_decay_holds_from_then_on(program):
     again = ("--override", "--workers", 0, "--restore", RUN / "latest.safetensors")
     program(*again, "--lr-decay", 0.1, "--max-gradient-updates", 5)
     program(*again, "--lr", 7, "--max-gradient-updates", 7)
-    expected = [0.1, 0.05, 0.025, 0.0125, 0.00125, 7, 0.7]
+    program(*again, "--lr", 7, "--max-gradient-updates", 8)  # anew, not as it has decayed
+    expected = [0.1, 0.05, 0.025, 0.0125, 0.00125, 7, 0.7, 7]
     assert learning_rates() == pytest.approx(expected)
 
 

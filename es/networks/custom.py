@@ -81,7 +81,13 @@ def describe_custom(
     if not trained:
         raise UsageError(f"{named}: no parameter requires a gradient, so there is none to train")
     network["shapes"] = {name: list(each.shape) for name, each in trained.items()}
-    untrained = {name: each for name, each in module.state_dict().items() if name not in trained}
+    # A parameter that two modules share has two names, and is saved under the first.
+    names = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    network["shared"] = sorted(names - {name for name, _ in module.named_parameters()})
+    saved_elsewhere = {*trained, *network["shared"]}
+    untrained = {
+        name: each for name, each in module.state_dict().items() if name not in saved_elsewhere
+    }
     for name in module.state_dict():
         if name.startswith(RESERVED):
             raise UsageError(f"{named}: the name {name} is reserved in checkpoints. Rename it")
