@@ -228,6 +228,7 @@ def _first_step(env: gymnasium.Env) -> list[Any]:
 
 
 def _numbers(observation: Any, space: gymnasium.Space) -> Any:
+    """Return an observation in new arrays; raise MisfitError if it is not of the space."""
     if isinstance(space, gymnasium.spaces.Dict):
         return {key: _numbers(observation[key], part) for key, part in space.items()}
     array = as_numbers(observation, space.shape or ())

@@ -125,6 +125,7 @@ def running_mean(values: DoubleArray, window: int) -> DoubleArray:
 
 def smoothing_window(updates: int) -> int:
     """Return the number of updates over which a picture of a run is smoothed."""
+    # A mean over more takes minutes in long runs: its cost is updates times window.
     return max(2, min(10, updates // 5), min(1000, updates // 50))
 
 
