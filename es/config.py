@@ -257,10 +257,9 @@ class Config:
     lr_schedule: Literal["constant", "linear", "cosine"] = algorithm(
         "constant", "Course of the learning rate, down to 0 after --max-gradient-updates."
     )
-    optimizer: Literal["sgd", "adam", "adamw", "clipup"] | None = algorithm(
-        None, "Optimiser that takes the step.", shown="sgd"
+    optimizer: Literal["sgd", "adam", "adamw", "clipup"] = algorithm(
+        "sgd", "Optimiser that takes the step. --useAdam is the same as --optimizer adam."
     )
-    use_adam: bool = algorithm(False, "The same as --optimizer adam.")
     momentum: float = algorithm(0.0, "Momentum of --optimizer sgd.", BELOW_ONE)
     max_speed: float | None = algorithm(None, "Longest step of --optimizer clipup.", SCALE)
     weight_decay: float = algorithm(
@@ -413,11 +412,6 @@ class Config:
         return "test" if self.test else "export" if self.export else "train"
 
     @property
-    def optimizer_name(self) -> Literal["sgd", "adam", "adamw", "clipup"]:
-        """Return the optimiser, by whichever flag it was chosen."""
-        return self.optimizer or ("adam" if self.use_adam else "sgd")
-
-    @property
     def step_size(self) -> float:
         """Return the learning rate: --lr, or its default for the optimiser."""
         if self.lr is not None:
@@ -450,8 +444,6 @@ class Config:
 
     def canonical(self, name: str) -> Any:
         """Return a setting in one form: settings with the same effect are equal."""
-        if name == "optimizer":
-            return self.optimizer_name
         return self.step_size if name == "lr" else getattr(self, name)
 
     def in_phase(self, number: int) -> "Config":
@@ -489,19 +481,16 @@ class Config:
 
     def broken_rules(self) -> Iterator[Rule]:  # noqa: PLR0912 (a branch for each)
         """Yield the rules between settings that are broken."""
-        mirrored, optimizer = self.sampling == "antithetic", ("optimizer", "use_adam")
+        mirrored = self.sampling == "antithetic"
         if mirrored and self.n % 2 == 1:
             message = f"--n {self.n} must be even, or give --sampling gaussian"
             yield Rule(message, ("n", "sampling"))
-        if self.use_adam and self.optimizer not in (None, "adam"):
-            message = f"--useAdam contradicts --optimizer {self.optimizer}. Give one of them"
-            yield Rule(message, optimizer, yielding=optimizer)
-        if (self.optimizer_name == "clipup") != (self.max_speed is not None):
+        if (self.optimizer == "clipup") != (self.max_speed is not None):
             message = "--optimizer clipup and --max-speed, its longest step, go together. Give both"
-            yield Rule(message, ("max_speed", *optimizer), yielding=("max_speed",))
-        if self.momentum and self.optimizer_name != "sgd":
+            yield Rule(message, ("max_speed", "optimizer"), yielding=("max_speed",))
+        if self.momentum and self.optimizer != "sgd":
             message = f"--momentum {self.momentum} applies only to --optimizer sgd. Remove it"
-            yield Rule(message, ("momentum", *optimizer), yielding=("momentum",))
+            yield Rule(message, ("momentum", "optimizer"), yielding=("momentum",))
         pairs = ("top_directions", "sigma_adapt")
         if not mirrored and (self.sigma_adapt or self.top_directions is not None):
             message = "--top-directions and --sigma-adapt compare pairs, and --sampling gaussian "
@@ -549,9 +538,7 @@ NEEDS = {  # settings that have no effect without another one
     "stochastic_start": "test",
 }  # fmt: skip
 FIELDS = {field.name: field for field in dataclasses.fields(Config)}
-ALGORITHM = [
-    name for name, field in FIELDS.items() if field.metadata["algorithm"] and name != "use_adam"
-]
+ALGORITHM = [name for name, field in FIELDS.items() if field.metadata["algorithm"]]
 # What the policy is made of, and what the run is, has no phases.
 IN_PHASES = [
     name
@@ -565,7 +552,7 @@ OTHER_NAMES = {  # of other trainers' flags
     "total_timesteps": "max_frames", "iterations": "max_gradient_updates",
     "generations": "max_gradient_updates", "n_envs": "workers", "num_workers": "workers",
     "logdir": "run_dir", "checkpoint": "restore", "resume": "restore",
-    "policy_kwargs": "net_kwargs",
+    "policy_kwargs": "net_kwargs", "use_adam": "optimizer",
 }  # fmt: skip
 
 
@@ -574,7 +561,7 @@ OTHER_NAMES = {  # of other trainers' flags
 
 def flag(name: str) -> str:
     """Return a field's flag: `lr_decay` -> `--lr-decay`."""
-    return "--useAdam" if name == "use_adam" else "--" + name.replace("_", "-")
+    return "--" + name.replace("_", "-")
 
 
 def shown(value: Any) -> str:
@@ -728,6 +715,7 @@ WORDS = {
 }
 KINDS = {name: Kind.of(field.type) for name, field in FIELDS.items()}
 KEYS = {word: name for name in FIELDS for word in (flag(name)[2:], name)}
+USE_ADAM = ("useAdam", "use_adam")  # keys for --optimizer adam: pytorch-es's, and that of old files
 
 
 # ---- settings as a mapping ----
@@ -753,6 +741,9 @@ def from_mapping(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
     """
     values: dict[str, Any] = {}
     for key, value in settings.items():
+        if key in USE_ADAM:
+            values |= {"optimizer": "adam"} if _convert(key, value, Kind.of(bool), source) else {}
+            continue
         name = field_name(key, source)
         values[name] = _convert(key, value, KINDS[name], source)
     if "phase" in values:

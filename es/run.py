@@ -260,7 +260,7 @@ def restore_strategy(strategy: Strategy, checkpoint: Checkpoint, config: Config)
     if strategy.relative_sigma is not None and checkpoint.relative_sigma is not None:
         strategy.relative_sigma[:] = checkpoint.relative_sigma
     # The moments of another optimiser are of no use.
-    if (config.optimizer_name, config.momentum > 0) == (before.optimizer_name, before.momentum > 0):
+    if (config.optimizer, config.momentum > 0) == (before.optimizer, before.momentum > 0):
         try:
             strategy.optimizer.load(checkpoint.optimizer)
         except ValueError as error:

@@ -104,6 +104,11 @@ class Parser(argparse.ArgumentParser):
                     options["nargs"] = "*"
                     options["action"] = "extend" if kind.scalar is str else "store"
             groups[about["group"]].add_argument(flag(field.name), dest=field.name, **options)
+            if field.name == "optimizer":  # pytorch-es's flag
+                self.add_argument(
+                    "--useAdam", action="store_const", const="adam", dest="optimizer",
+                    help=argparse.SUPPRESS,
+                )  # fmt: skip
 
     def read(self, argv: Sequence[str]) -> dict[str, Any]:
         """Return the values that a command line gives, by name.

@@ -141,7 +141,4 @@ def read_flags(argv: Sequence[str]) -> tuple[SweepFlags, Config, set[str]]:
         )
     # A file's settings of a single run are not those of a trial.
     shared = {name: value for name, value in file.items() if name not in (*REFUSED, "workers")}
-    config = combine({"workers": 0, **given}, shared)
-    # There is one way to choose the optimiser.
-    config = dataclasses.replace(config, use_adam=False, optimizer=config.optimizer_name)
-    return flags, config, {"optimizer" if name == "use_adam" else name for name in given}
+    return flags, combine({"workers": 0, **given}, shared), {*given}

@@ -252,7 +252,7 @@ class Trainer:
             record,
             n=len(population.returns),
             cap=cap,
-            use_adam=self.config.optimizer_name in ("adam", "adamw"),
+            use_adam=self.config.optimizer in ("adam", "adamw"),
             best=self.counters.best_score,
         )
         return record

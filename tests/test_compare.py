@@ -86,7 +86,7 @@ def test_a_run_alone_has_no_deviation_and_leaves_out_what_is_not_finite():
 def test_runs_that_differ_in_what_changes_no_result_are_one_group():
     differing = [
         {"seed": 1, "optimizer": "adam", "workers": 3, "run_dir": "x"},
-        {"seed": 2, "use_adam": True, "silent": True, "target_return": 9.0, "max_minutes": 5.0},
+        {"seed": 2, "optimizer": "adam", "silent": True, "target_return": 9.0, "max_minutes": 5.0},
         {"seed": 3, "optimizer": "adam", "max_gradient_updates": 7, "small_net": False},
     ]
     runs = [a_run(str(number), settings=each) for number, each in enumerate(differing)]
@@ -100,7 +100,7 @@ def test_runs_that_differ_in_what_changes_no_result_are_one_group():
     [
         ([{"lr": 0.5, "n": 8}, {"lr": 0.5, "n": 20, "seed": 3}, {"n": 20}],
          ["--n 8 --lr 0.5", "--n 20 --lr 0.5", "--n 20 --lr 0.1"]),
-        ([{"use_adam": True, "obs_norm": True}, {}],
+        ([{"optimizer": "adam", "obs_norm": True}, {}],
          ["--obs-norm --optimizer adam", "--optimizer sgd"]),
         ([{"hidden_sizes": ()}, {"hidden_sizes": (8, 4)}],
          ["--hidden-sizes", "--hidden-sizes 8 4"]),

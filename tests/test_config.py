@@ -10,7 +10,6 @@ REFERENCE_DEFAULTS = {
     "--lr": 0.1,
     "--lr-decay": 1.0,
     "--sigma": 0.05,
-    "--useAdam": False,
     "--n": 40,
     "--max-episode-length": 100_000,
     "--max-gradient-updates": 100_000,
@@ -51,7 +50,6 @@ def test_a_value_that_makes_no_sense_is_an_error_with_flag_and_value(name, value
     ("settings", "words"),
     [
         ({"n": 7}, "--n 7 must be even"),
-        ({"use_adam": True, "optimizer": "sgd"}, "--useAdam contradicts --optimizer sgd"),
         ({"optimizer": "clipup"}, "--optimizer clipup and --max-speed"),
         ({"max_speed": 1.0}, "--optimizer clipup and --max-speed"),
         ({"sampling": "gaussian", "top_directions": 2}, "--sampling gaussian has none"),
@@ -97,10 +95,17 @@ def test_a_value_of_the_wrong_type_is_an_error_that_names_its_source(settings, w
 
 def test_values_have_the_types_of_their_fields():
     found = from_mapping(
-        {"lr": 1, "hidden-sizes": [4], "reward_clip": [-1, 1], "useAdam": True}, ""
+        {"lr": 1, "hidden-sizes": [4], "reward_clip": [-1, 1], "small-net": True}, ""
     )
-    expected = {"lr": 1.0, "hidden_sizes": (4,), "reward_clip": (-1.0, 1.0), "use_adam": True}
+    expected = {"lr": 1.0, "hidden_sizes": (4,), "reward_clip": (-1.0, 1.0), "small_net": True}
     assert repr(found) == repr(expected)
+
+
+def test_files_may_spell_adam_as_pytorch_es_and_as_older_versions_do():
+    assert from_mapping({"useAdam": True}, "") == from_mapping({"optimizer": "adam"}, "")
+    assert from_mapping({"use_adam": False}, "") == {}
+    with pytest.raises(UsageError, match=r"^file: useAdam = 1 must be true or false"):
+        from_mapping({"useAdam": 1}, "file")
 
 
 def test_arguments_are_read_as_python_or_json_or_else_as_text():
@@ -120,10 +125,10 @@ def test_the_learning_rate_has_a_default_for_the_optimiser():
 
 
 def test_the_settings_of_the_algorithm_as_cells_of_a_table():
-    cells = Config(hidden_sizes=(8, 4), use_adam=True, workers=3).hyperparameters()
+    cells = Config(hidden_sizes=(8, 4), optimizer="adam", workers=3).hyperparameters()
     assert (cells["hidden_sizes"], cells["optimizer"], cells["lr"]) == ("8 4", "adam", 0.1)
     assert cells["sigma_min"] is None
-    assert not {"workers", "use_adam", "run_dir"} & set(cells)
+    assert not {"workers", "run_dir"} & set(cells)
 
 
 def test_flags_that_restore_what_a_script_has_defined_name_a_module():

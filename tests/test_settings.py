@@ -50,7 +50,7 @@ def test_flags_are_read():
         "--target-return -5.5 --reward-shift -1e-3 --run-dir=here --no-variable-ep-len "
         "--hidden-sizes --max-frames None"
     )
-    assert (config.env_name, config.small_net, config.use_adam) == ("CartPole-v1", True, True)
+    assert (config.env_name, config.small_net, config.optimizer) == ("CartPole-v1", True, "adam")
     assert (config.n, config.lr, config.workers, config.seed) == (10, 0.01, "auto", 7)
     assert (config.target_return, config.reward_shift, config.run_dir) == (-5.5, -1e-3, "here")
     assert (config.hidden_sizes, config.max_frames) == ((), None)
@@ -122,17 +122,17 @@ def test_the_help_text_calls_the_program_as_it_was_started(started, name, monkey
 
 
 def test_later_layers_win():
-    file = {"lr": 2.0, "use_adam": True, "env_name": "A", "workers": "auto"}
+    file = {"lr": 2.0, "optimizer": "adam", "env_name": "A", "workers": "auto"}
     config = combine(from_argv(["--env-name", "B"]), file, {"sigma": 0.5, "lr": 0.3})
-    assert (config.sigma, config.lr, config.use_adam) == (0.5, 2.0, True)
+    assert (config.sigma, config.lr, config.optimizer) == (0.5, 2.0, "adam")
     assert (config.env_name, config.workers, config.n) == ("B", "auto", 40)
-    assert not combine(from_argv(["--no-useAdam"]), file).use_adam
+    assert combine(from_argv(["--useAdam"]), {"optimizer": "adamw"}).optimizer == "adam"
 
 
 @pytest.mark.parametrize(
     ("flags", "file", "checkpoint", "expected"),
     [
-        ("--useAdam", CLIPUP, {}, {"use_adam": True, "optimizer": None, "max_speed": None}),
+        ("--useAdam", CLIPUP, {}, {"optimizer": "adam", "max_speed": None}),
         ("--optimizer adam", {}, CLIPUP, {"optimizer": "adam", "max_speed": None}),
         ("--ray local", {"workers": 0}, {}, {"workers": None}),
         ("--variable-ep-len", {"training_ep_len": 9}, {}, {"training_ep_len": None}),
@@ -153,8 +153,8 @@ def test_a_setting_takes_back_what_it_contradicts_in_lower_layers(
         ("--n 10", {"top_directions": 9}, "; --top-directions 9 is from --config a"),
         (
             "",
-            CLIPUP | {"use_adam": True},
-            "; --optimizer clipup is from --config a; --useAdam is from --config a",
+            CLIPUP | {"momentum": 0.5},
+            "; --momentum 0.5 is from --config a; --optimizer clipup is from --config a",
         ),
         ("", {"n": 1}, "--config a: --n 1 must be from 2 to 1,000,000"),
     ],
@@ -199,7 +199,7 @@ def test_settings_that_contradict_a_checkpoint_are_an_error(settings, words):
 
 
 def test_settings_that_change_nothing_of_a_checkpoint():
-    path = restorable(use_adam=True, env_name="__main__:Env-v0")
+    path = restorable(optimizer="adam", env_name="__main__:Env-v0")
     same = {"optimizer": "adam", "lr": 0.1, "env_name": "my_module:Env-v0", "workers": 5}
     resolve({"restore": path, **same}, {})
     resolve({"restore": path, "env_name": "other", "lr": 1.0, "override": True}, {})
@@ -240,7 +240,7 @@ def test_settings_survive_a_file():
     words = [
         "--env-name", 'quo"ted\\ ü😀\x7f', "--useAdam", "--seed", "3", "--target-return", "1e-7",
         "--workers", "auto", "--max-minutes", "2", "--lr", "0.1",
-        "--hidden-sizes", "3", "4", "--env-kwargs", "a=1", "b=x y", "--optimizer", "adam",
+        "--hidden-sizes", "3", "4", "--env-kwargs", "a=1", "b=x y",
     ]  # fmt: skip
     config = combine(from_argv(words), {})
     Path("a.toml").write_text(write_toml(config.saved(), "# It"), encoding="utf-8")

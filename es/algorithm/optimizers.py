@@ -24,7 +24,7 @@ def norm(vector: FloatArray | torch.Tensor) -> float:
 class Optimizer:
     """A torch optimiser that maximises: it steps along the gradient, not against it.
 
-    parameter: (P,), changed in place. settings: has `optimizer_name` (sgd, adam, adamw or clipup),
+    parameter: (P,), changed in place. settings: has `optimizer` (sgd, adam, adamw or clipup),
     `momentum` (of sgd), `max_speed` (the longest step of clipup) and `weight_decay`: an L2 term in
     the gradient, as in Salimans et al. (2017, section 2.1). Under adamw and clipup it is decoupled:
     the step multiplies the parameter by 1 - lr * weight_decay.
@@ -36,7 +36,7 @@ class Optimizer:
 
     def __init__(self, parameter: torch.Tensor, settings: Any) -> None:
         self._parameter, self._settings = parameter, settings
-        self._name = settings.optimizer_name
+        self._name = settings.optimizer
         plain = self._name == "sgd" and not settings.momentum
         self._names = () if plain else MOMENTS[self._name]
         self.moments: dict[str, torch.Tensor] = {}

@@ -32,7 +32,7 @@ def read_space(path: str, source: str) -> Space:
     space: Space = {}
     for key, table in tables.items():
         name = field_name(key, source)
-        if FIELDS[name].metadata["group"] not in GROUPS or name == "use_adam":
+        if FIELDS[name].metadata["group"] not in GROUPS:
             raise UsageError(f"{source}: {key} cannot be searched")
         try:
             space[name] = _distribution(key, table, source)
