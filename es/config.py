@@ -479,7 +479,7 @@ class Config:
         values = {name: getattr(self, name) for name in FIELDS}
         return {name: value for name, value in values.items() if value != FIELDS[name].default}
 
-    def broken_rules(self) -> Iterator[Rule]:  # noqa: PLR0912 (a branch for each)
+    def broken_rules(self) -> Iterator[Rule]:  # noqa: PLR0912, PLR0915 (a branch for each)
         """Yield the rules between settings that are broken."""
         mirrored = self.sampling == "antithetic"
         if mirrored and self.n % 2 == 1:
@@ -513,6 +513,9 @@ class Config:
         if self.init == "zero" and self.hidden_sizes:
             message = "--init zero is for linear policies. Give --hidden-sizes with no values"
             yield Rule(message, ("init", "hidden_sizes"), yielding=("init",))
+        if self.squash == "clip" and self.action_bins is not None:
+            message = f"--squash clip has no effect with --action-bins {self.action_bins}. Give one"
+            yield Rule(message, ("squash", "action_bins"), yielding=("squash", "action_bins"))
         caps = ("training_ep_len", "variable_ep_len", "adaptive_ep_len")
         if sum(getattr(self, name) not in (None, False) for name in caps) > 1:
             message = f"{', '.join(map(flag, caps))} choose the same cap. Give one of them"
@@ -520,6 +523,10 @@ class Config:
         if self.ray is not None and self.workers == 0:
             message = f"--ray {self.ray} plays on a cluster, --workers 0 in this process. Give one"
             yield Rule(message, ("ray", "workers"), yielding=("workers",))
+        if self.rollout_timeout is not None and self.workers == 0:
+            message = "--rollout-timeout replaces worker processes, and --workers 0 has none. "
+            names = ("rollout_timeout", "workers")
+            yield Rule(message + "Give one of them", names, yielding=names)
         if self.mode != "train" and not self.restore:
             message = f"--{self.mode} needs --restore CHECKPOINT, the policy to play"
             yield Rule(message, ("test", "export"))

@@ -55,6 +55,8 @@ def test_a_value_that_makes_no_sense_is_an_error_with_flag_and_value(name, value
         ({"sampling": "gaussian", "top_directions": 2}, "--sampling gaussian has none"),
         ({"sampling": "gaussian", "sigma_adapt": True}, "--sampling gaussian has none"),
         ({"sigma_adapt": True, "param_fraction": 0.5}, "Remove --top-directions and --param-f"),
+        ({"squash": "clip", "action_bins": 5}, "--squash clip has no effect with --action-bins 5"),
+        ({"rollout_timeout": 9.0, "workers": 0}, "--rollout-timeout replaces worker processes"),
         ({"n": 10, "top_directions": 6}, "--top-directions 6 must be at most half of --n 10"),
         ({"optimizer": "adam", "momentum": 0.9}, "--momentum 0.9 applies only to --optimizer sgd"),
         ({"sigma_min": 1.0}, "--sigma-min 1.0 must be at most --sigma 0.05"),
