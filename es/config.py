@@ -525,8 +525,8 @@ class Config:
             yield Rule(message, ("ray", "workers"), yielding=("workers",))
         if self.rollout_timeout is not None and self.workers == 0:
             message = "--rollout-timeout replaces worker processes, and --workers 0 has none. "
-            names = ("rollout_timeout", "workers")
-            yield Rule(message + "Give one of them", names, yielding=names)
+            timed = ("rollout_timeout", "workers")
+            yield Rule(message + "Give one of them", timed, yielding=timed)
         if self.mode != "train" and not self.restore:
             message = f"--{self.mode} needs --restore CHECKPOINT, the policy to play"
             yield Rule(message, ("test", "export"))
