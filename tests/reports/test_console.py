@@ -255,9 +255,10 @@ def test_the_curve_rises_with_the_returns(show):
 
 
 ON_A_TERMINAL = """
-import os, pty, sys
+import os, pty, signal, sys
 pid, terminal = pty.fork()
 if pid == 0:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, which may run the tests, ignores it
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 shown = b""
 while "▁".encode() not in shown:
