@@ -633,6 +633,21 @@ def settle(layers: Sequence[Mapping[str, Any]], sources: Sequence[str]) -> Confi
     return Config(**values)
 
 
+def require_needed(settings: Mapping[str, Any], config: Config, place: str = "") -> None:
+    """Raise UsageError, which begins with `place`, for a setting without the one that it needs.
+
+    settings: those to check, by field name. config: what they lead to.
+    """
+    for name, value in settings.items():
+        needed = NEEDS.get(name)
+        if not needed or value in (None, FIELDS[name].default):
+            continue
+        if getattr(config, needed) == FIELDS[needed].default:
+            raise UsageError(
+                f"{place}{flag(name)} applies only with {flag(needed)}. Give both, or neither"
+            )
+
+
 def _unless_of_gymnasium(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the words of --env-wrapper, or nothing if all wrappers are Gymnasium's own."""
     wrappers = filter(is_callable_name, words)

@@ -25,7 +25,6 @@ from es.config import (
     ALGORITHM,
     FIELDS,
     KINDS,
-    NEEDS,
     OF_OUR_NETWORKS,
     OTHER_NAMES,
     PHASE_STARTS,
@@ -36,6 +35,7 @@ from es.config import (
     flag,
     flag_with_value,
     from_mapping,
+    require_needed,
     settle,
     shown,
 )
@@ -371,12 +371,7 @@ def combine(
     layers = (saved or {}, file, given)
     sources = (f"--restore {given.get('restore')}", f"--config {given.get('config')}", "")
     config = settle(layers, sources)
-    for name, needed in NEEDS.items():
-        unset = getattr(config, needed) == FIELDS[needed].default
-        if unset and given.get(name) not in (None, FIELDS[name].default):
-            raise UsageError(
-                f"{flag(name)} applies only with {flag(needed)}. Give both, or neither"
-            )
+    require_needed(given, config)
     return config
 
 

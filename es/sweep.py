@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from es import cli
-from es.config import COUNT, FIELDS, NOT_EMPTY, SEED, Config, check_value, flag, option
+from es.config import (
+    COUNT,
+    FIELDS,
+    NEEDS,
+    NOT_EMPTY,
+    SEED,
+    Config,
+    check_value,
+    flag,
+    option,
+    require_needed,
+)
 from es.errors import Interrupted, Interrupts, UsageError, command, execute, how_to_install
 from es.rollouts.processes import CORES, cores, variables
 from es.settings import Parser, combine, read_config
@@ -107,6 +118,8 @@ def plan(argv: Sequence[str]) -> Sweep:
     space = read_space(flags.space or str(SHIPPED), source)
     policy = make_policy(base, None)
     changed = {name for table in base.phase for name in table}
+    alone = {name: space[name] for name in space if NEEDS.get(name) not in space}
+    require_needed(alone, base, f"{source}: ")
     space = fit_space(space, given | changed, policy.network["kind"])
     if not space:
         raise UsageError(f"{source}: nothing is left to search. Flags or phases fix every setting")

@@ -26,7 +26,7 @@ from es.algorithm.shaping import (
     variable_cap,
 )
 from es.checkpoint import BEST, LATEST, RECENT, Checkpoint
-from es.config import Config
+from es.config import Config, require_needed
 from es.envs import is_unlimited, make_env
 from es.errors import (
     ClusterError,
@@ -112,7 +112,8 @@ def _try_phases(
     shapes: of the network's parameters, which are the same in all phases.
     """
     for number in range(run.phases_begun(config, checkpoint), len(config.phase)):
-        config = config.in_phase(number)
+        table, config = config.phase[number], config.in_phase(number)
+        require_needed(table, config, f"[[phase]] {number + 1}: ")
         try:
             network = make_policy(config, checkpoint).network
         except UsageError as error:

@@ -175,6 +175,7 @@ def test_a_phase_may_remove_a_setting(program):
             "after-updates = 1\nenv-wrapper = ['gymnasium.wrappers:TimeAwareObservation']",
             "[[phase]] 1 changes the size of observations or actions",
         ),
+        ("after-updates = 1\nsigma-min = 0.01", "[[phase]] 1: --sigma-min applies only with"),
         ("after-updates = 1\nspeed = 7", "unknown setting 'speed'"),
     ],
 )

@@ -67,6 +67,15 @@ def test_a_setting_that_is_given_leaves_the_space(plan):
     assert "nothing is left to search" in err
 
 
+def test_a_setting_of_the_space_needs_the_one_that_it_applies_with(plan):
+    table = "[obs-clip]\nlow = 1.0\nhigh = 9.0\n"
+    status, _, err = plan(*CARTPOLE, *space(table))
+    assert (status, "--obs-clip applies only with --obs-norm" in err) == (2, True)
+    assert sweep.plan([*map(str, (*CARTPOLE, *space(table))), "--obs-norm"]).space
+    both = space(f"{table}[obs-norm]\nchoices = [true, false]\n")
+    assert sweep.plan(list(map(str, (*CARTPOLE, *both)))).space.keys() == {"obs_clip", "obs_norm"}
+
+
 @pytest.mark.parametrize(("workers", "jobs"), [("0", 64), ("None", 1)])
 def test_trials_that_use_several_processes_are_played_one_by_one(plan, monkeypatch, workers, jobs):
     monkeypatch.setenv(CORES, "64")
