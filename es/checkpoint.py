@@ -234,10 +234,10 @@ def writable(path: Path, flag: str = "--run-dir") -> Iterator[None]:
     """Raise UsageError, which names the flag, if the path cannot be written."""
     try:
         yield
-    except (OSError, ValueError) as error:  # ValueError: a null byte
+    except OSError as error:
         # mkdir finds a file in the place of a directory.
         in_the_way = isinstance(error, FileExistsError)
-        reason = "not a directory" if in_the_way else getattr(error, "strerror", None) or error
+        reason = "not a directory" if in_the_way else error.strerror or error
         raise UsageError(
             f"{flag} {path}: cannot be written ({reason}). Choose another path, or free some space"
         ) from error

@@ -272,9 +272,8 @@ class Trainer:
             missed = {"missed_update": counters.update, "missed_return": counters.recent_mean}
             self._save_again(is_best=False, **missed)
             return
-        if self.config.eval_every is not None:
-            self._note_best(self.solved["mean"])
-        self._save_again(is_best=True)
+        by_evaluations = self.config.eval_every is not None
+        self._save_again(is_best=not by_evaluations or self._note_best(self.solved["mean"]))
 
     # ---- episodes ----
 

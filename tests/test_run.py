@@ -88,7 +88,6 @@ def test_a_file_system_without_locks_is_used(monkeypatch):
     [
         ("file/run", "[nN]ot a directory"),
         ("file", "not a directory"),
-        ("nul\0", "null byte"),
     ],
 )
 def test_a_directory_that_cannot_be_written_is_an_error(tmp_path, path, reason):

@@ -201,6 +201,16 @@ def test_every_evaluation_is_a_row(program):
     assert same(parts, whole)
 
 
+def test_a_policy_at_the_target_is_not_the_best_if_an_evaluation_was_better(program):
+    program.train("--max-gradient-updates", 8, "--eval-every", 1, "--eval-episodes", 3)
+    scores = [float(row["mean"]) for row in rows(RUN, "evaluations.csv")]
+    assert scores[-1] < max(scores)
+    out = program("--restore", RUN, "--target-return", 1, "--max-gradient-updates", 9)[1]
+    assert f"Solved: mean {scores[-1]:.2f}" in out
+    assert read(RUN / "best.safetensors").counters.best_score == max(scores)
+    assert read(RUN / "best.safetensors").solved is None
+
+
 def test_all_episodes_are_counted_in_the_total_of_frames(program):
     """A return of CartPole is the number of its steps."""
     program.train("--max-gradient-updates", 4, "--eval-every", 2, "--eval-episodes", 3)

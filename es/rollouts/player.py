@@ -18,9 +18,6 @@ from es.rollouts.tasks import (
     each_task,
 )
 
-# Noise of up to this size is kept for the mirrored twin. For a larger network, drawing it again is
-# cheap beside an episode.
-MOST_KEPT = 50_000
 NOTHING = np.zeros((2, 0))
 
 
@@ -50,13 +47,10 @@ class Player:
         """Play a task's episode with its perturbation of the snapshot's parameters."""
         theta, sigma, statistics, relative_sigma = snapshot
         if self._perturbed.size != theta.size:
-            # Large networks' noise is drawn into the perturbed parameters' own memory.
-            self._perturbed = self._noise = np.empty_like(theta)
-            if theta.size <= MOST_KEPT:
-                self._noise = np.empty_like(theta)
+            self._perturbed, self._noise = np.empty_like(theta), np.empty_like(theta)
         if task.sign and task.noise_seed != self._noise_seed:
             draw(task.noise_seed, self._noise, self._param_fraction)
-            self._noise_seed = task.noise_seed if theta.size <= MOST_KEPT else -1
+            self._noise_seed = task.noise_seed
         perturb(theta, self._noise, task.sign * sigma, self._perturbed, relative_sigma)
         self.actor.bind(self._perturbed, statistics)
         noise_seeds = (task.noise_seed, task.episode_seed) if task.sign else None

@@ -12,9 +12,8 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
 from typing import IO, NoReturn
@@ -144,18 +143,18 @@ def become_helper() -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    end_with_parent(partial(end_group, os.getpid()))
+    end_with_parent()
 
 
-def end_with_parent(clean_up: Callable[[], object]) -> None:
-    """End this process when its parent has ended, even in a long episode."""
+def end_with_parent() -> None:
+    """End this process and its group when its parent has ended, even in a long episode."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     sentinel = parent.sentinel
 
     def wait() -> None:
         connection.wait([sentinel])
-        clean_up()
+        end_group(os.getpid())
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()

@@ -18,7 +18,7 @@ from es.checkpoint import load
 from es.config import Config
 from es.errors import SIGNALS, Interrupts, execute, summary_of
 from es.reports import NO_CURVE
-from es.rollouts.processes import end_group, end_with_parent, leave
+from es.rollouts.processes import end_with_parent, leave
 
 if TYPE_CHECKING:  # the fork server imports this file
     from es.reports.log import Record
@@ -88,7 +88,7 @@ def play(
     which --test plays, too. A trial that is ended early has none. Raise the trial's error.
     """
     try:
-        end_with_parent(partial(end_group, os.getpid()))
+        end_with_parent()
         return _train(trial_settings(base, params), link, reported, interrupts)
     except Exception as error:
         link.send(summary_of(error))
