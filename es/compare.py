@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # Matplotlib is imported where something is drawn
 
 DESCRIPTION = """Compare runs: their learning curves in one picture, their results in one table.
 
-Runs whose settings differ in nothing but the seed are one group, drawn as their mean.
+Runs that differ only in the seed, or in limits and in what changes no result, are one group,
+drawn as their mean.
 """
 CLOCKS = {  # the horizontal axis of the picture: its label, its column, the column's unit
     "frames": ("frames (steps of training episodes)", "frames", 1),
@@ -126,9 +127,10 @@ def load_run(directory: Path) -> LoadedRun:
 
 
 def group_runs(runs: Sequence[LoadedRun]) -> list[Group]:
-    """Group the runs that differ only in their seeds; keep their order, and one run of a seed.
+    """Group the runs whose results differ by their seeds alone; keep one run of each seed.
 
-    A group's label lists, as flags, the settings that differ from its environment's other groups.
+    The order stays. A group's label lists, as flags, the settings that differ from its
+    environment's other groups.
     """
     members: dict[str, list[LoadedRun]] = {}
     for run in runs:
@@ -162,7 +164,7 @@ def one_per_seed(runs: Sequence[LoadedRun]) -> list[LoadedRun]:
     for run in sorted(runs, key=lambda run: -run.progress["update"].size):
         kept = longest.setdefault(run.config.seed, run)
         if kept is not run:
-            words = f"{run.directory}: has the seed and settings of {kept.directory}"
+            words = f"{run.directory}: has the seed and algorithm of {kept.directory}"
             print(f"warning: {in_one_line(words)}. It is left out.", file=sys.stderr)
     return [run for run in runs if longest[run.config.seed] is run]
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:  # torch and rich, which the caller may not need
     from es.reports.console import Console
     from es.reports.log import Record
     from es.rollouts.tasks import Recipe
-    from es.run import Outcome
     from es.train import Trainer
 
 Callback = Callable[["Record", "LoadedPolicy"], Any]
@@ -150,29 +149,13 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
         given = from_keywords(settings)
         follow = _following(callback) if callback else None
         here = given.get("workers") == 0
-        done = _train_here(given, follow) if here else _Child(given, follow).run()
+        if here:  # Ctrl-C raises KeyboardInterrupt, as a debugger expects
+            done = _train(given, Interrupts(), follow, _make_console)
+        else:
+            done = _Child(given, follow).run()
     if done.status > 128:
         raise KeyboardInterrupt
     return LearnedRun(done.solved, done.path, _read_history(done.path), done.checkpoint)
-
-
-def _train_here(given: dict[str, Any], follow: Follow | None) -> Done:
-    """Train in this process. Ctrl-C raises KeyboardInterrupt, as a debugger expects."""
-    config, checkpoint = resolve(given, read_config(given))
-    cli.prepare(config)
-    from es.train import train
-
-    make_row = _row_maker()
-
-    def after_update(record: "Record", trainer: "Trainer") -> bool:
-        assert follow
-        return follow(make_row(record, trainer))
-
-    outcome = train(
-        config, checkpoint, Interrupts(),
-        console=_make_console(config), after_update=after_update if follow else None,
-    )  # fmt: skip
-    return _done(outcome)
 
 
 def _make_console(config: Config) -> "Console":
@@ -281,14 +264,15 @@ def _pickle_definitions(config: Config) -> bytes:
     """Return the named objects of `__main__` and the environment's registration, by value."""
     import cloudpickle
 
-    words = [word for each in config.user_modules.values() for word in each]
-    names = [word.removeprefix("__main__:") for word in words if word.startswith("__main__:")]
-    main = vars(sys.modules["__main__"])
     gymnasium = sys.modules.get("gymnasium")  # or this program has registered nothing
     spec = gymnasium.registry.get(config.env_name) if gymnasium else None
+    creator = spec and spec.entry_point
+    words = [word for each in config.user_modules.values() for word in each]
+    words.append(creator if isinstance(creator, str) else getattr(creator, "__module__", ""))
+    names = [word.removeprefix("__main__:") for word in words if word.startswith("__main__:")]
+    main = vars(sys.modules["__main__"])
     found = {name: main[name] for name in names if name in main}
-    of_spec = getattr(spec and spec.entry_point, "__module__", "")
-    if any(word.startswith("__mp_main__") for word in [*words, of_spec]):
+    if any(word.startswith("__mp_main__") for word in words):
         raise UsageError(
             f"env_name={config.env_name}: in a process that multiprocessing has started, what the "
             "script itself defines cannot be sent on. Define it in a module"
@@ -325,19 +309,30 @@ def _read_history(path: Path) -> dict[str, DoubleArray]:
 def child() -> None:
     """Train for the program that has started this process by `start_interpreter`."""
     lock = threading.Lock()
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def send(message: Message) -> None:
         with lock:  # warnings come from other threads
             link.send(message)
+
+    def follow(row: Row) -> bool:
+        send(row)
+        with interrupts.allowed():
+            return answers.get()
+
+    def make_console(config: Config) -> ConsoleOfCaller:
+        send(config)
+        return ConsoleOfCaller(send, silent=config.silent)
 
     with suppress(EOFError, OSError), Interrupts() as interrupts:  # the caller may end
         link = connect()
         given, follows = link.recv()
         try:
             with naming_limits():
-                answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
                 threading.Thread(target=_receive, args=(link, answers), daemon=True).start()
-                end: Done | RunError = _train(given, send, answers.get, interrupts, follows=follows)
+                end: Done | RunError = _train(
+                    given, interrupts, follow if follows else None, make_console, answers.get
+                )
         except RunError as error:
             end = error
         except Exception as error:
@@ -352,31 +347,6 @@ def _receive(link: Connection, answers: "queue.SimpleQueue[Any]") -> None:
         while True:
             answers.put(link.recv())
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-
-
-def _train(
-    given: dict[str, Any], send: Callable[[Message], None], answer: Callable[[], Any],
-    interrupts: Interrupts, *, follows: bool,
-) -> Done:  # fmt: skip
-    config, checkpoint = resolve(given, read_config(given))
-    cli.prepare(config)
-    send(config)
-    from es.train import train  # this takes long: meanwhile the caller answers
-
-    make_row = _row_maker()
-
-    def after_update(record: "Record", trainer: "Trainer") -> bool:
-        send(make_row(record, trainer))
-        with interrupts.allowed():
-            return answer()
-
-    console: Any = ConsoleOfCaller(send, silent=config.silent)
-    adapt_recipe = _install(answer())
-    outcome = train(
-        config, checkpoint, interrupts,
-        console=console, after_update=after_update if follows else None, adapt_recipe=adapt_recipe,
-    )  # fmt: skip
-    return _done(outcome)
 
 
 def _install(pickled: bytes) -> "Callable[[Recipe], Recipe] | None":
@@ -430,19 +400,32 @@ class ConsoleOfCaller:
 # ---- both ----
 
 
-def _row_maker() -> "Callable[[Record, Trainer], Row]":
-    """Return what makes the row of an update. Its policy is described when a phase begins."""
-    described: Trainer | None = None
+def _train(
+    given: dict[str, Any],
+    interrupts: Interrupts,
+    follow: Follow | None,
+    make_console: Callable[[Config], Any],
+    definitions: Callable[[], bytes] | None = None,
+) -> Done:
+    """Train in this process. definitions: returns what the caller's program defines, pickled."""
+    config, checkpoint = resolve(given, read_config(given))
+    cli.prepare(config)
+    console = make_console(config)
+    from es.train import train  # this takes long: meanwhile the caller answers
 
-    def make_row(record: "Record", trainer: "Trainer") -> Row:
+    described: Trainer | None = None  # the trainer of a phase, whose policy was sent
+
+    def after_update(record: "Record", trainer: "Trainer") -> bool:
         nonlocal described
+        assert follow
         checkpoint = None if trainer is described else pickle.dumps(trainer.saved)
         described = trainer
         theta, statistics = trainer.strategy.theta.copy(), trainer.policy.statistics
-        return Row(record, trainer.counters, theta, statistics, checkpoint)
+        return follow(Row(record, trainer.counters, theta, statistics, checkpoint))
 
-    return make_row
-
-
-def _done(outcome: "Outcome") -> Done:
+    outcome = train(
+        config, checkpoint, interrupts,
+        console=console, after_update=after_update if follow else None,
+        adapt_recipe=_install(definitions()) if definitions else None,
+    )  # fmt: skip
     return Done(outcome.status, outcome.path, outcome.solved, pickle.dumps(outcome.checkpoint))

@@ -73,11 +73,6 @@ class Policy:
         """Return means and 1 / standard deviation, (2, inputs), if observations are normalised."""
         return self.normalizer.statistics() if self.normalizer else None
 
-    @property
-    def inputs(self) -> int:
-        """Return how many numbers of an observation are normalised."""
-        return self.network["inputs"] if self.normalizer else 0
-
     def actor(self) -> Any:
         """Return an actor that plays the parameters."""
         actor = self.recipe.make_actor()

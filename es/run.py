@@ -225,7 +225,7 @@ def start_pool(policy: Policy, console: Console, adapt_recipe: AdaptRecipe | Non
         recipe = adapt_recipe(recipe)
     settings: dict[str, Any] = {
         "size": policy.theta.size,
-        "inputs": policy.inputs,
+        "inputs": policy.network["inputs"] if policy.normalizer else 0,
         "relative_sigma": config.sigma_adapt,
         "timeout": config.rollout_timeout,
         "say": console.say,

@@ -56,7 +56,9 @@ class SweepFlags:
     """
 
     trials: int = sweep(30, "Trials in all, with those that are done already.", COUNT)
-    jobs: int | None = sweep(None, "Trials at once.", COUNT, shown="one per core")
+    jobs: int | None = sweep(
+        None, "Trials at once.", COUNT, shown="one per core; with --workers: 1"
+    )
     space: str | None = sweep(None, "TOML file of the search space.", NOT_EMPTY, shown="sweep.toml")
     dir: str | None = sweep(None, "Directory of the sweep.", NOT_EMPTY, shown="sweeps/<env-name>")
     sampler_seed: int | None = sweep(
@@ -154,4 +156,4 @@ def read_flags(argv: Sequence[str]) -> tuple[SweepFlags, Config, set[str]]:
         )
     # A file's settings of a single run are not those of a trial.
     shared = {name: value for name, value in file.items() if name not in (*REFUSED, "workers")}
-    return flags, combine({"workers": 0, **given}, shared), {*given}
+    return flags, combine(given, shared, {"workers": 0}), {*given}

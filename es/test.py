@@ -86,8 +86,7 @@ def _test(
         say(f"{config.restore}, update {update}:")
     # The scores are those of the run's own evaluation, which has the same seeds.
     count = _count(config, several)
-    all_seeds = derive_seeds(config.seed or 0, policy.update, Stream.EVALUATION, count)
-    seeds: list[int] = []
+    seeds = derive_seeds(config.seed or 0, policy.update, Stream.EVALUATION, count)
     episodes: list[Episode] = []
     ended: WindowClosed | Interrupted | None = None
     with ExitStack() as stack:
@@ -96,12 +95,10 @@ def _test(
             stack.callback(video.discard)  # unless it is saved
         try:
             with RichConsole(quiet=quiet).status("") as status:  # on a terminal alone
-                for seed in all_seeds:
+                for seed in seeds:
                     status.update(f"Playing episode {len(episodes) + 1} ...")
                     with interrupts.allowed():
-                        episode = _play(env, actor, seed, cap, config.env_name)
-                    episodes.append(episode)
-                    seeds.append(seed)
+                        episodes.append(_play(env, actor, seed, cap, config.env_name))
                     reward, steps = episodes[-1]
                     say(f"Episode {len(episodes)}: reward {reward:.2f}, {steps} steps")
         except (WindowClosed, Interrupted) as early:
@@ -127,7 +124,7 @@ def _test(
                     **{name: _finite(figure) for name, figure in figures.items()},
                     "returns": [_finite(each) for each in returns],
                     "lengths": [episode.steps for episode in episodes],
-                    "seeds": seeds,
+                    "seeds": seeds[: len(episodes)],
                 })  # fmt: skip
             print(line)
         if video and video.frames:

@@ -70,7 +70,7 @@ def test_a_seed_counts_once(capfd):
         a_run(f"runs/{name}", returns, {"seed": 4 if name != "c" else 5})
     (only,) = groups("runs")
     assert [run.directory.name for run in only.runs] == ["b", "c"]
-    warning = "warning: runs/a: has the seed and settings of runs/b. It is left out.\n"
+    warning = "warning: runs/a: has the seed and algorithm of runs/b. It is left out.\n"
     assert capfd.readouterr().err == warning
 
 

@@ -74,3 +74,21 @@ def test_a_script_elsewhere_trains_on_what_it_defines_itself(tmp_path):
     )  # fmt: skip
     assert (tested.returncode, tested.stderr) == (0, "")
     assert "mean 14" in tested.stdout
+
+
+def test_a_script_registers_its_environment_by_name(tmp_path):
+    (tmp_path / "script.py").write_text(
+        f"import sys; sys.path.append({str(ROOT)!r})\n"
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "from es import learn\n"
+        "class Mine(CartPoleEnv): pass\n"
+        "gymnasium.register('Mine-v0', '__main__:Mine', max_episode_steps=9)\n"
+        "run = learn(env_name='Mine-v0', n=2, workers=2, max_gradient_updates=1, silent=True)\n"
+        "print(run.policy.env_id, run.history['episode_length_mean'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "Mine-v0 [9.]\n"

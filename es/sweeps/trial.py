@@ -1,6 +1,5 @@
 """A trial's process: it trains, reports at milestones, and sends its value at the end."""
 
-import dataclasses
 import gc
 import json
 import os
@@ -14,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from es import cli
-from es.checkpoint import load
 from es.config import Config
 from es.errors import SIGNALS, Interrupts, execute, summary_of
 from es.reports import NO_CURVE
 from es.rollouts.processes import end_with_parent, leave
+from es.settings import resolve
 
 if TYPE_CHECKING:  # the fork server imports this file
     from es.reports.log import Record
@@ -98,10 +97,8 @@ def play(
 def _train(config: Config, link: Connection, reported: int, interrupts: Interrupts) -> int:
     checkpoint = None
     if config.restore:  # it goes on with the seed that it drew, in the phase that it was in
-        checkpoint = load(config.restore)
-        assert checkpoint.config is not None
-        own = {name: getattr(config, name) for name in ("restore", "run_dir", "silent")}
-        config = dataclasses.replace(checkpoint.config, **own)
+        given = {"restore": config.restore, "run_dir": config.run_dir, "trust": True}
+        config, checkpoint = resolve(given, {})
     cli.prepare(config)
     from es.policy import make_policy
     from es.train import train

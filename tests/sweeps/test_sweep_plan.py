@@ -84,6 +84,11 @@ def test_trials_that_use_several_processes_are_played_one_by_one(plan, monkeypat
     assert os.environ[CORES] == "64"
 
 
+def test_a_timeout_of_rollouts_takes_workers(plan):
+    prepared = sweep.plan(["--env-name=CartPole-v1", "--max-frames=9", "--rollout-timeout=60"])
+    assert (prepared.base.workers, prepared.jobs) == (None, 1)
+
+
 def test_what_matters_is_drawn(plan):
     command = (*CARTPOLE, *bad_base(), *space(LR), "--dir", "here", "--trials", 9)
     add_trials(command, [1e-6, 0.1] * 4 + [1e-6])
