@@ -35,6 +35,7 @@ from es.model import ConvLSTM, flatten, initial_theta, make_module, unflatten, w
 from es.networks import make_actor
 from es.rollouts.episode import close
 from es.rollouts.player import InProcessPool
+from es.rollouts.processes import search_last
 from es.rollouts.tasks import Recipe, Snapshot, evaluation_tasks
 from es.settings import SETTINGS_OF_ENVIRONMENT, errors_in_keywords, from_keywords, resolve
 
@@ -117,6 +118,8 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
 
     Raise UsageError if environment, network and checkpoint do not fit together.
     """
+    if config.user_modules:  # a script may lie in another folder than its command was typed in
+        search_last()
     settings: Any = {name: getattr(config, name) for name in SETTINGS_OF_ENVIRONMENT}
     environment = describe_env(**settings, keeps_shape=config.net is not None)
     env = make_env(environment)

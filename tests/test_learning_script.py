@@ -92,3 +92,22 @@ def test_a_script_registers_its_environment_by_name(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "Mine-v0 [9.]\n"
+
+
+def test_a_script_in_another_folder_finds_the_modules_of_the_current_one(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "mine.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Mine-v0', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
+    )
+    (tmp_path / "scripts/script.py").write_text(
+        f"import sys; sys.path.append({str(ROOT)!r})\n"
+        "from es import learn\n"
+        "run = learn(env_name='mine:Mine-v0', n=2, workers=1, max_frames=1, silent=True)\n"
+        "print(run.policy.env_id)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "scripts/script.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "mine:Mine-v0\n")
