@@ -76,38 +76,39 @@ def test_a_script_elsewhere_trains_on_what_it_defines_itself(tmp_path):
     assert "mean 14" in tested.stdout
 
 
-def test_a_script_registers_its_environment_by_name(tmp_path):
-    (tmp_path / "script.py").write_text(
-        f"import sys; sys.path.append({str(ROOT)!r})\n"
-        "import gymnasium\n"
-        "from gymnasium.envs.classic_control import CartPoleEnv\n"
-        "from es import learn\n"
-        "class Mine(CartPoleEnv): pass\n"
-        "gymnasium.register('Mine-v0', '__main__:Mine', max_episode_steps=9)\n"
-        "run = learn(env_name='Mine-v0', n=2, workers=2, max_gradient_updates=1, silent=True)\n"
-        "print(run.policy.env_id, run.history['episode_length_mean'])\n"
-    )
+def run_script(folder, name, text):
+    """Returns what a script prints that is run from this folder."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"import sys; sys.path.append({str(ROOT)!r})\nfrom es import learn\n{text}")
     done = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, name], cwd=folder, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "Mine-v0 [9.]\n"
+    return done.stdout
+
+
+def test_a_script_registers_its_environment_by_name(tmp_path):
+    out = run_script(
+        tmp_path, "script.py",
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "class Mine(CartPoleEnv): pass\n"
+        "gymnasium.register('Mine-v0', '__main__:Mine', max_episode_steps=9)\n"
+        "run = learn(env_name='Mine-v0', n=2, workers=2, max_frames=1, silent=True)\n"
+        "print(run.policy.env_id, run.history['episode_length_mean'])\n",
+    )  # fmt: skip
+    assert out == "Mine-v0 [9.]\n"
 
 
 def test_a_script_in_another_folder_finds_the_modules_of_the_current_one(tmp_path):
-    (tmp_path / "scripts").mkdir()
     (tmp_path / "mine.py").write_text(
         "import gymnasium\n"
         "gymnasium.register('Mine-v0', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
     )
-    (tmp_path / "scripts/script.py").write_text(
-        f"import sys; sys.path.append({str(ROOT)!r})\n"
-        "from es import learn\n"
+    out = run_script(
+        tmp_path, "scripts/script.py",
         "run = learn(env_name='mine:Mine-v0', n=2, workers=1, max_frames=1, silent=True)\n"
-        "print(run.policy.env_id)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "scripts/script.py"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
+        "print(run.policy.env_id)\n",
     )  # fmt: skip
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", "mine:Mine-v0\n")
+    assert out == "mine:Mine-v0\n"
