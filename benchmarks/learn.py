@@ -34,7 +34,7 @@ SEEDS = range(100, 112)  # settings are chosen on seeds 0 to 9
 EPISODES, SEED = 100, 100_000  # of the score, which decides nothing
 BUDGET, LEAST = 6, 2_000_000  # with --unknown: times the steps of the task's own file, and steps
 
-# Evolutionary methods, then the best run of another method in RL Zoo's benchmark.
+# Evolutionary methods, then the best run of another method: RL Zoo's, or else CleanRL's.
 PUBLISHED = {
     "Acrobot-v1": "ARS -82.9 @ 5e5; QR-DQN -69.1 @ 1e5",
     "Ant-v5": "ARS 2334 @ 7.5e7; TD3 5813 @ 1e6",
@@ -45,14 +45,18 @@ PUBLISHED = {
     "HalfCheetahARS-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7; TQC 12090 @ 1e6",
     "Hopper-v5": "ES 3403 @ 3.2e7; ARS 3344 @ 7e6; TQC 3754 @ 1e6",
     "Humanoid-v5": "ES 6000; ClipUp 10184 @ 1.5e8; ARS 11600; TQC 7239 @ 2e6",
+    "HumanoidStandup-v5": "RPO 150972 @ 8e6",
     "InvertedDoublePendulum-v5": "ES 9104 @ 5.4e6",
     "InvertedPendulum-v5": "ES 1000 @ 4.6e5",
     "LunarLander-v3": "PPO 242 @ 1e6",
     "LunarLanderContinuous-v3": "ARS 168 @ 2e6; TQC 278 @ 5e5",
+    "MiniGrid-DoorKey-5x5-v0": "PPO 0.964 @ 1e5",
     "MountainCar-v0": "ARS -122 @ 5e5; DQN -101 @ 1.2e5",
     "MountainCarContinuous-v0": "ARS 96.7 @ 5e5; SAC 94.7 @ 5e4",
     "Pendulum-v1": "ARS -213 @ 2e6; TD3 -152 @ 2e4",
     "PongDeterministic-v4": "ES 21.0 @ 2.5e8; PPO 21.0 @ 1e7",
+    "Pusher-v5": "SAC -22.5 @ 1e6",
+    "Reacher-v5": "RPO -3.93 @ 8e6",
     "Swimmer-v5": "ES 128 @ 1.4e6; ARS 355 @ 2e6; TRPO 366 @ 1e6",
     "Walker2d-v5": "ES 3830 @ 3.8e7; ARS 2994 @ 7.5e7; ClipUp 5232 @ 3.8e7; TRPO 4933 @ 1e6",
 }
@@ -61,7 +65,7 @@ THRESHOLDS = {
     "BoxingDeterministic-v4": (49.8, "ES"),
     "Humanoid-v5": (6000.0, "ES, v1"),
     "HumanoidStandup-v5": (150_972.0, "CleanRL's RPO, v4"),
-    "MiniGrid-DoorKey-5x5-v0": (0.9, "set before the runs"),  # nothing is published for this method
+    "MiniGrid-DoorKey-5x5-v0": (0.9, "set before the runs"),  # published for other methods alone
     "Pendulum-v1": (-157.0, "RL Zoo's SAC"),
     "PongDeterministic-v4": (21.0, "ES"),
     "Walker2d-v5": (5232.0, "ClipUp, v2"),
@@ -135,6 +139,8 @@ def measured(task: str) -> list[Outcome]:
 
 def learn(task: str, config: Path, seed: int, run: Path, flags: Sequence[str]) -> Outcome:
     """Return the outcome of a run, which is continued if it exists."""
+    git = ("git", "rev-parse", "--short", "HEAD")
+    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     latest = run / "latest.safetensors"
     settings: tuple[object, ...] = ("--config", config, "--seed", seed, "--run-dir", run)
     if latest.exists():
@@ -148,8 +154,6 @@ def learn(task: str, config: Path, seed: int, run: Path, flags: Sequence[str]) -
             "--episodes", EPISODES, "--seed", SEED,
         )
     )  # fmt: skip
-    git = ("git", "rev-parse", "--short", "HEAD")
-    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return Outcome(
         task, seed, commit.strip(), counters.frames, counters.total_frames,
         round(counters.wall_seconds, 1), round(played["mean"], 2), round(played["std"], 2),
