@@ -17,7 +17,7 @@ PAGES += sorted((ROOT / "docs").glob("*.md"))
 # Flags of ray, pytest, tensorboard, the benchmarks and the shell's completion.
 OTHERS = {
     "--head", "--port", "--address", "--num-cpus", "--generate", "--logdir", "--unknown", "--ship",
-    "--no-deps",
+    "--no-deps", "--seeds",
 }  # fmt: skip
 
 
