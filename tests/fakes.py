@@ -119,12 +119,21 @@ def start_lasting() -> subprocess.Popen[bytes]:
 
 
 class Starting(Counting):
-    """Leaves a process running, whose id it adds to a file; seed 14 hangs."""
+    """Leaves a process running, whose id it adds to a file; seed 14 hangs.
 
-    def __init__(self, pids: str, seconds: float = 0.0) -> None:
+    forks: the process has the files of this one open.
+    """
+
+    def __init__(self, pids: str, seconds: float = 0.0, *, forks: bool = False) -> None:
         super().__init__(seconds=seconds)
+        if forks:
+            context = multiprocessing.get_context("fork")
+            process: Any = context.Process(target=time.sleep, args=(600,))
+            process.start()
+        else:
+            process = start_lasting()
         with Path(pids).open("a") as file:
-            file.write(f"{start_lasting().pid}\n")
+            file.write(f"{process.pid}\n")
 
     def reward(self, action: float, over: bool) -> float:
         if self.seed == 14:

@@ -1,6 +1,7 @@
 """The Evolution Strategy: ask() for perturbations, tell() their returns."""
 
 import math
+import secrets
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ class Strategy:
     """Evolution Strategies (Salimans et al. 2017, section 2).
 
     theta: (P,) float32, the parameters, updated in place. settings: an `es.config.Config`, or any
-    object with its fields of the algorithm; `seed` is an integer. threads: they rebuild the noise.
+    object with its fields of the algorithm. threads: they rebuild the noise.
 
     update: the number of updates so far. sigma, lr: of the next update, lr without its schedule.
     relative_sigma: (P,) float32, with --sigma-adapt: each parameter's sigma relative to `sigma`,
@@ -44,7 +45,8 @@ class Strategy:
 
     def __init__(self, theta: FloatArray, settings: Any, *, threads: int = 1) -> None:
         self.theta, self.settings, self._threads = theta, settings, threads
-        self.n, self.seed = settings.n, settings.seed
+        self.n = settings.n
+        self.seed = secrets.randbelow(2**31) if settings.seed is None else settings.seed
         self.update, self.sigma, self.lr = 0, settings.sigma, settings.step_size
         self.relative_sigma = np.ones_like(theta) if settings.sigma_adapt else None
         self._antithetic = settings.sampling == "antithetic"

@@ -16,7 +16,7 @@ from es.rollouts.processes import ONE_THREAD
 
 AUTO, LOCAL = "auto", "local"
 # Files not to upload to the nodes. Ray also leaves out what git ignores.
-NOT_SENT = ["*.safetensors", "*.pth", "/checkpoints/", "/benchmarks/", ".*/"]
+NOT_SENT = ["*.safetensors", "*.pth", "/checkpoints/", ".*/"]
 CONNECT_SECONDS = 5.0
 DELETE_SECONDS = 3.0
 LONGEST = 300  # characters of a message of Ray

@@ -40,16 +40,11 @@ class RemotePool(Pool):
         self._make, self._patience, self._say = make, patience, say
         self._link: Connection | None = None
         self._workers, self._was_made = "", False
-        self._submitted: tuple[Snapshot, Tasks]
         try:
             self._ask(None)
         except BaseException:
             self.close()
             raise
-
-    def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
-        """Keep the tasks for `results`. The snapshot must not change until then."""
-        self._submitted = snapshot, tasks
 
     def results(self, progress: Progress | None = None) -> Results:
         """Play the submitted tasks and return their results, (k,), in task order.

@@ -17,6 +17,7 @@ from gymnasium import spaces
 from numba import boolean, float32, float64, int64, uint8, void
 
 from es.algorithm.noise import FloatArray, Stream, derive_seeds, seed_shared_generators
+from es.errors import MisfitError
 
 SIZE, MIDDLE_SIZE = 42, 80  # pixels of a side after both steps, and between them
 PLAY_FIELD = slice(34, 194)  # rows of an Atari screen, which is as wide as these are high
@@ -104,7 +105,7 @@ class ImageObservation(gymnasium.ObservationWrapper):
         """Return the shrunk and normalised image."""
         image = np.asarray(observation)
         if image.shape != self._shape:
-            raise ValueError(f"the image has the shape {image.shape}, not {self._shape}")
+            raise MisfitError(f"its observation has the shape {image.shape}, not {self._shape}")
         return self._normalizer(self.shrink(image).reshape(-1))
 
     def shrink(self, image: np.ndarray) -> FloatArray:

@@ -14,7 +14,6 @@ from es.rollouts.tasks import (
     Results,
     Snapshot,
     Task,
-    Tasks,
     each_task,
 )
 
@@ -87,11 +86,6 @@ class InProcessPool(Pool):
 
     def __init__(self, recipe: Recipe) -> None:
         self._player = Player(recipe)
-        self._submitted: tuple[Snapshot, Tasks]
-
-    def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
-        """Keep the tasks for `results`."""
-        self._submitted = snapshot, tasks
 
     def results(self, progress: Progress | None = None) -> Results:
         """Play the submitted tasks; raise TaskError at the first exception."""

@@ -269,6 +269,10 @@ class WorkerPool(Pool):
                 if not worker.ready:
                     worker.ready, self._failed_starts = True, 0
                 records.append(message[1:])
+        if not events:  # what its environment has forked may hold the link of a dead worker open
+            for worker in [*self._workers.values()]:
+                if not worker.process.is_alive():
+                    self._replace(worker, worker.cause_of_death())
         if self._unwritten:
             self._write()
         elif (

@@ -167,9 +167,14 @@ def evaluation_tasks(seed: int, update: int, episodes: int, cap: int) -> Tasks:
 class Pool(ABC):
     """Plays batches of tasks. After an exception it can only be closed."""
 
-    @abstractmethod
+    _submitted: tuple[Snapshot, Tasks]
+
     def submit(self, snapshot: Snapshot, tasks: Tasks) -> None:
-        """Start to play tasks; `results` returns their results. The previous batch is abandoned."""
+        """Play tasks, now or when `results` asks for them. The previous batch is abandoned.
+
+        The snapshot must not change until the results are there.
+        """
+        self._submitted = snapshot, tasks
 
     @abstractmethod
     def results(self, progress: Progress | None = None) -> Results:

@@ -16,7 +16,7 @@ def theta() -> np.ndarray:
     return np.linspace(-1, 1, SIZE, dtype=np.float32)
 
 
-def make(seed: int = 0, **settings: Any) -> Strategy:
+def make(seed: int | None = 0, **settings: Any) -> Strategy:
     return Strategy(theta(), Config(seed=seed, **settings))
 
 

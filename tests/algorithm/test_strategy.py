@@ -25,6 +25,11 @@ def test_ask_pairs_each_seed_with_both_signs_and_never_repeats_one():
     assert len({member.seed for member in first + strategy.ask()}) == 6
 
 
+def test_without_a_seed_it_draws_one():
+    one, other = make(n=6, sigma=0.1, seed=None), make(n=6, sigma=0.1, seed=None)
+    assert one.ask() != other.ask()
+
+
 def test_candidates_are_theta_and_the_noise_of_ask():
     strategy = make(n=6, sigma=0.1, sigma_adapt=True)
     strategy.relative_sigma = np.linspace(0.5, 1.5, SIZE, dtype=np.float32)

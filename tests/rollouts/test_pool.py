@@ -211,10 +211,11 @@ def test_a_result_of_an_earlier_batch_is_not_taken(pool):
     assert same_results(late.evaluate(SNAPSHOT, OTHER_TASKS), expected(OTHER_TASKS))
 
 
+@pytest.mark.parametrize("forks", [False, True])
 @pytest.mark.parametrize("ended", ["busy", "free", "killed"])
-def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_path, ended):
+def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_path, ended, forks):
     pids = tmp_path / "pids"
-    leaving = pool(recipe(Starting, str(pids)), workers=1, say=lambda line: None)
+    leaving = pool(recipe(Starting, str(pids), forks=forks), workers=1, say=lambda line: None)
     if ended == "free":
         leaving.evaluate(SNAPSHOT, TASKS)
     elif ended == "killed":
