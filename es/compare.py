@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from es.algorithm.noise import DoubleArray
-from es.checkpoint import replace
+from es.checkpoint import replace, writable
 from es.config import ALGORITHM, Config, flag_with_value
 from es.errors import UsageError, execute, in_one_line
 from es.reports import PROGRESS, SETTINGS, plot
@@ -79,14 +79,11 @@ def compare(run_dirs: Sequence[str], by: str = "frames", output: str = "comparis
     picture, figures, text = (Path(f"{base}{suffix}") for suffix in (".png", ".csv", ".md"))
     rows = [summarise(group, window) for group in groups]
     table = as_markdown(rows, window)
-    try:
+    with writable(Path(output), "--output"):
         picture.parent.mkdir(parents=True, exist_ok=True)
         plot.save(draw(groups, by, window), picture)
         replace(figures, as_csv(rows).encode())
         replace(text, f"{table}\n![learning curves](<{picture.name}>)\n".encode())
-    except OSError as error:
-        reason = f"cannot be written ({error.strerror})"
-        raise UsageError(f"--output {output}: {reason}. Choose another.") from error
     print(f"{table}\nWritten: {picture}, {figures}, {text}")
     return 0
 

@@ -126,7 +126,7 @@ def _test(
                     "lengths": [episode.steps for episode in episodes],
                     "seeds": seeds[: len(episodes)],
                 })  # fmt: skip
-            print(line)
+            print(line, flush=True)
         if video and video.frames:
             path = video.path
             if several and episodes:

@@ -141,6 +141,7 @@ def test_the_loop_of_the_docs_plays_without_the_project(program, alone):
     assert not [word for word in (b"es.export", b".py", b"site-packages") if word in content]
 
 
+@NEEDS_ONNX
 def test_metadata_say_what_is_played_and_how_well(program):
     flags = (
         "--small-net", "--env-name", "Pendulum-v1", "--env-kwargs", "g=5.0", "--frame-skip", 2,
@@ -166,6 +167,7 @@ def test_metadata_say_what_is_played_and_how_well(program):
     }  # fmt: skip
 
 
+@NEEDS_ONNX
 def test_a_file_that_plays_otherwise_than_the_policy_is_not_written(program):
     flags = ("--env-name", "Pendulum-v1", "--net", "tests.nets:Exported")
     short = ("--max-episode-length", 10, "--eval-episodes", 1)

@@ -44,8 +44,8 @@ class Record(NamedTuple):
 
     Returns are those of the perturbations. Lengths (in steps) are those of all their episodes.
     elite_count: perturbations above the mean. non_finite: perturbations whose return was NaN or
-    infinite; the other figures leave them out. lr, sigma: as used for this update. grad_norm: of
-    the gradient estimate, before the learning rate. steps_per_second: of everything played since
+    infinite; the figures of returns leave them out. lr, sigma: as used for this update. grad_norm:
+    of the gradient estimate, before the learning rate. steps_per_second: of everything played since
     the previous row. total_frames: the steps of all episodes so far. update_ratio: the norm of the
     step over that of the parameters after it.
     """

@@ -254,8 +254,9 @@ def draw_target(axes: Axes, target: float) -> None:
 def add_legend(figure: Figure, title: str | None = None) -> None:
     """Put a legend below the axes."""
     legend = figure.legend(
-        loc="outside lower center", ncols=2, frameon=False, handlelength=3.5, title=title
-    )
+        loc="upper center", bbox_to_anchor=(0.5, 0),  # the picture grows with it
+        ncols=2, frameon=False, handlelength=3.5, title=title,
+    )  # fmt: skip
     for text in legend.get_texts():
         text.set_text(textwrap.fill(text.get_text(), LABEL_WIDTH))
 
