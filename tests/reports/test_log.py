@@ -314,7 +314,8 @@ def test_a_run_outlives_a_full_disk_and_says_what_it_could_not_write_in_the_end(
     assert "latest.safetensors" in complaint
     assert "could not be written (File too large)" in complaint
     assert command.endswith(f" --restore {RUN}/latest.safetensors")
-    assert before <= read(latest).counters.update < int(complaint.split()[4])
+    # The disk may be full again between the row of update `before` and its checkpoint.
+    assert before - 1 <= read(latest).counters.update < int(complaint.split()[4])
 
 
 def test_a_reader_that_leaves_ends_the_run_as_a_signal_does(start):
