@@ -28,6 +28,7 @@ from es.errors import (
 )
 from es.policy import Policy, make_policy
 from es.reports.video import (
+    WITHOUT_PICTURES,
     ShowFrames,
     Video,
     Window,
@@ -156,7 +157,7 @@ def _make(policy: Policy, update: int | None, several: bool) -> tuple[gymnasium.
     if config.video is None and (config.no_render or config.json):
         return make_env(environment), None
     make = partial(make_env, environment, "rgb_array")
-    drawn = make_drawn(make, "to play it without pictures give --no-render")
+    drawn = make_drawn(make, WITHOUT_PICTURES)
     speed = frames_per_second(drawn, environment["frame_skip"])
     if config.video is None:
         return ShowFrames(drawn, Window(config.env_name, speed), "--test"), None

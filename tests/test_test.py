@@ -102,11 +102,14 @@ def test_an_environment_that_has_no_pictures_is_one_line(program, monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     game = ("--env-name", "tests.strange:Digits-v0")
     program(*game, "--n", 2, "--workers", 0, "--max-gradient-updates", 1, "--run-dir", "run")
-    status, out, err = program("--test", "--restore", "run/latest.safetensors", *game)
-    assert (status, out) == (2, "")
-    assert "cannot be made with render_mode=rgb_array (TypeError" in err
-    assert "give --no-render" in err
-    assert err.count("\n") == 1
+    test = ("--test", "--restore", "run/latest.safetensors", *game)
+    for flags in ((), ("--video", "episode.mp4")):
+        status, out, err = program(*test, *flags)
+        assert (status, out) == (2, "")
+        assert "cannot be made with render_mode=rgb_array (TypeError" in err
+        assert "give --no-render and no --video" in err
+        assert err.count("\n") == 1
+    assert program(*test, "--no-render", "--episodes", 1)[0] == 0
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "PongDeterministic-v4"])

@@ -23,6 +23,7 @@ SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels
 CAPTION_HEIGHT = 28  # pixels, above the picture
 BACKGROUND, INK = (32, 32, 32), (255, 255, 255)
 GIF_WIDTH, GIF_SPEED = 320, 20.0  # pixels and pictures a second at most: GIFs grow large
+WITHOUT_PICTURES = "to play it without pictures, give --no-render and no --video"
 
 
 class ShowFrames(gymnasium.Wrapper):
@@ -58,7 +59,7 @@ class ShowFrames(gymnasium.Wrapper):
             super().close()
 
     def _show(self) -> None:
-        pixels = draw(self.env, f"{self._flag}: ", "give --no-render")
+        pixels = draw(self.env, f"{self._flag}: ", WITHOUT_PICTURES)
         self._viewer.show(enlarged(pixels), f"episode {self._episode}   return {self._return:.2f}")
 
 
