@@ -23,6 +23,7 @@ class Counting:
     def __init__(self, length: int = 5, seconds: float = 0.0, log: str | None = None) -> None:
         self.length, self.seconds, self.log = length, seconds, log
         self.steps = self.seed = 0
+        self.note("made")
 
     def reset(self, *, seed: int | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         self.steps, self.seed = 0, seed or 0
@@ -39,9 +40,12 @@ class Counting:
         return action + (self.seed * 0.001 if over else 0.0)
 
     def close(self) -> None:
+        self.note("closed")
+
+    def note(self, event: str) -> None:
         if self.log:
             with Path(self.log).open("a") as file:
-                file.write("closed\n")
+                file.write(f"{event}\n")
 
 
 class Moody(Counting):

@@ -47,7 +47,7 @@ def test_no_module_does_anything_when_it_is_imported():
             is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             target = node.targets[0] if isinstance(node, ast.Assign) else None
             changes = isinstance(target, ast.Attribute | ast.Subscript)
-            is_call = isinstance(node, ast.Expr | ast.For | ast.While | ast.With)
+            is_call = isinstance(node, ast.Expr | ast.For | ast.While | ast.With | ast.Try)
             if changes or (is_call and not is_docstring):
                 found.add(name)
     assert found <= EFFECTS

@@ -22,6 +22,7 @@ from es.rollouts.processes import cores
 from tests.checkpoints import RUN, read, rows, same, same_run, settings, timeless
 from tests.conftest import CARTPOLE
 from tests.processes import ROOT
+from tests.records import a_run
 from tests.test_options import learned
 
 
@@ -29,12 +30,6 @@ def open_and_close(path: str) -> Path:
     directory, lock = run.open_new(Path(path))
     lock.close()
     return directory
-
-
-def a_run(path: Path) -> None:
-    path.mkdir(parents=True)
-    (path / "latest.safetensors").write_text(path.name)
-    (path / "progress.csv").touch()
 
 
 def test_a_new_run_takes_the_next_number():
@@ -282,13 +277,6 @@ def test_a_lower_cap_holds_at_once(program):
     again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)
     program(*again, "--max-episode-length", 5, "--max-gradient-updates", 3)
     assert float(rows(Path("run"))[-1]["episode_length_mean"]) == 5
-
-
-def test_a_score_of_another_task_is_not_compared_with(program):
-    learned(program)
-    again = ("--restore", "run/latest.safetensors", "--override", "--workers", 0)
-    program(*again, "--env-kwargs", "g=30", "--max-gradient-updates", 3)
-    assert settings("run/best.safetensors").env_kwargs == ("g=30",)
 
 
 def test_a_target_that_was_met_otherwise_is_not_met(program):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests import records
 from tests.checkpoints import has_rows, read, rows, same, same_run, timeless
 from tests.processes import ROOT
 
@@ -106,10 +106,5 @@ def test_the_master_may_be_killed_at_any_instant():
 
 def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
     """What TensorBoard shows, without the figures that depend on the clock."""
-    events = EventAccumulator(str(run), size_guidance={"scalars": 0})
-    events.Reload()
-    return {
-        tag: [(event.step, event.value) for event in events.Scalars(tag)]
-        for tag in events.Tags()["scalars"]
-        if not tag.endswith(("wall_seconds", "steps_per_second"))
-    }
+    clocks = ("wall_seconds", "steps_per_second")
+    return {tag: values for tag, values in records.scalars(run).items() if not tag.endswith(clocks)}

@@ -39,17 +39,6 @@ def test_what_never_changes_stays_finite(steps):
         assert np.isfinite(factor).all()
 
 
-def test_a_state_goes_on_where_it_was_saved():
-    first, second = Normalizer(2), Normalizer(2)
-    rng = np.random.default_rng(0)
-    merge(first, [rng.normal(size=(9, 2))])
-    second.load(first.state())
-    more = rng.normal(size=(7, 2))
-    merge(first, [more])
-    merge(second, [more])
-    assert np.array_equal(first.statistics(), second.statistics())
-
-
 def test_a_state_that_does_not_fit_is_refused():
     normalizer = Normalizer(2)
     with pytest.raises(ValueError, match="observations"):

@@ -8,7 +8,6 @@ from es.errors import RunError
 from tests.algorithm.formulas import (
     RETURNS,
     SIZE,
-    brute_force_direction,
     make,
     noise_of,
     theta,
@@ -35,19 +34,6 @@ def test_candidates_are_theta_and_the_noise_of_ask():
     strategy.relative_sigma = np.linspace(0.5, 1.5, SIZE, dtype=np.float32)
     expected = theta() + 0.1 * np.linspace(0.5, 1.5, SIZE) * noise_of(strategy)
     np.testing.assert_allclose(strategy.candidates(), expected, rtol=1e-5, atol=1e-6)
-
-
-def test_sgd_steps_along_the_brute_force_sum():
-    strategy = make(n=8, sigma=0.05, lr=0.1, lr_decay=0.5, seed=11)
-    expected = theta().astype(np.float64)
-    for update in range(3):
-        returns = [float(value) for value in np.random.default_rng(update).permutation(8)]
-        direction = brute_force_direction(strategy, returns)
-        expected += 0.1 * 0.5**update * direction
-        norm = strategy.tell(returns)
-        assert norm == pytest.approx(np.linalg.norm(direction), rel=1e-5)
-        np.testing.assert_allclose(strategy.theta, expected, rtol=1e-5, atol=1e-6)
-    assert strategy.update == 3
 
 
 @pytest.mark.parametrize("shaping", SHAPINGS)

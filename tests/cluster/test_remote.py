@@ -10,7 +10,7 @@ import pytest
 
 from es.cluster import remote
 from es.cluster.remote import RemotePool
-from es.errors import ClusterError, RunError, UsageError
+from es.errors import ClusterError, RunError
 from es.rollouts.player import InProcessPool
 from es.rollouts.pool import WorkerPool
 from tests.fakes import SNAPSHOT, TASKS, Starting, recipe, same_results
@@ -24,17 +24,19 @@ def remote_pool(made_of, **options):
 
 def test_whatever_happens_nothing_is_left_running(tmp_path):
     """The episode under way would last for a quarter of an hour; the other worker is idle."""
-    endless = recipe(length=1000, seconds=1.0, log=str(tmp_path / "log"))
+    log = tmp_path / "log"
+    endless = recipe(length=1000, seconds=1.0, log=str(log))
     with remote_pool(endless) as pool:
         family = [pool._process.pid, *descendants(pool._process.pid)]
         pool.submit(SNAPSHOT, TASKS[:1])
+        wait_until(lambda: log.exists() and log.read_text() == "made\n" * 2)
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 2)
         with pytest.raises(KeyboardInterrupt):
             pool.results()
         signal.signal(signal.SIGALRM, before)
     wait_until(lambda: all_gone(family))
-    assert (tmp_path / "log").read_text().startswith("closed\n")  # by the idle one
+    assert log.read_text().startswith("made\nmade\nclosed\n")  # by the idle one
     with (
         remote_pool(recipe(nonsense=1), say=lambda line: None) as pool,
         pytest.raises(RunError, match="unexpected keyword argument 'nonsense'"),
@@ -74,16 +76,7 @@ def die(say: Any) -> Any:
     os._exit(7)
 
 
-def refuse(say: Any) -> Any:
-    raise UsageError("no such cluster")
-
-
 def test_a_process_that_dies_again_and_again_ends_the_run(monkeypatch):
     monkeypatch.setattr(remote, "PAUSE_SECONDS", 0.01)
     with pytest.raises(ClusterError, match=r"code 7\), 3 times in a row"):
         RemotePool(die, say=lambda line: None)
-
-
-def test_what_making_the_pool_raises_is_raised_here():
-    with pytest.raises(UsageError, match="no such cluster"):
-        RemotePool(refuse)

@@ -54,15 +54,6 @@ def test_the_normaliser_against_its_formula():
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_an_episode_starts_with_a_new_normaliser():
-    env = make_env(describe_env("CarRacing-v3", ["continuous=False"]))
-    assert isinstance(env, ImageObservation)
-    first = env.reset(seed=1)[0].copy()
-    env.step(3)
-    assert np.array_equal(env.reset(seed=1)[0], first)
-    env.close()
-
-
 def test_the_reference_batch_has_frames_of_random_play_by_its_seed():
     frames, again, other = (
         gather_frames(make_env(describe_env("PongDeterministic-v4")), seed) for seed in (3, 3, 4)
