@@ -66,7 +66,8 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     if config.export:
         from es import export
 
-        return export.export(config, checkpoint, interrupts)
+        export.export(config, checkpoint)
+        return 0
     from es import train
 
     return train.train(config, checkpoint, interrupts).status

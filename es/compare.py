@@ -75,6 +75,7 @@ def compare(run_dirs: Sequence[str], by: str = "frames", output: str = "comparis
     window = plot.smoothing_window(
         int(np.median([run.progress["update"].size for group in groups for run in group.runs]))
     )
+    output += "comparison" if output.endswith("/") else ""
     base = re.sub(r"\.(png|csv|md)$", "", output)
     picture, figures, text = (Path(f"{base}{suffix}") for suffix in (".png", ".csv", ".md"))
     rows = [summarise(group, window) for group in groups]

@@ -99,7 +99,7 @@ RAY = matching(
     r"auto|local|[\w.-]+:\d{1,5}",
     "must be 'auto', 'local' or HOST:PORT of a cluster that this machine belongs to",
 )
-VIDEO = matching(r".*\.(mp4|gif|MP4|GIF)", "must be a file whose name ends in .mp4 or .gif")
+VIDEO = matching(r".*[^/]\.(mp4|gif|MP4|GIF)", "must be a file whose name ends in .mp4 or .gif")
 EXPORT = matching(r".*[^/]\.onnx", "must be a file whose name ends in .onnx")
 WORKERS = Check(
     lambda value: value == "auto" or 0 <= value <= 100_000,
@@ -642,7 +642,7 @@ def require_needed(settings: Mapping[str, Any], config: Config, place: str = "")
         needed = NEEDS.get(name)
         if not needed or value in (None, FIELDS[name].default):
             continue
-        if getattr(config, needed) == FIELDS[needed].default:
+        if not settings.get(needed) and getattr(config, needed) == FIELDS[needed].default:
             raise UsageError(
                 f"{place}{flag(name)} applies only with {flag(needed)}. Give both, or neither"
             )

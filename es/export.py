@@ -25,7 +25,7 @@ from es.config import Config
 from es.environments.images import ALPHA, ImageObservation
 from es.environments.spaces import as_network_sees
 from es.envs import Preprocessor, make_bare_env
-from es.errors import Interrupted, Interrupts, UsageError, as_usage_error, counted, how_to_install
+from es.errors import UsageError, as_usage_error, counted, how_to_install
 from es.networks import clip_of
 from es.networks.actors import bounds_within
 from es.networks.custom import with_state
@@ -39,8 +39,8 @@ TOLERANCE = 0.001  # of the range of a continuous action, for the same reason
 Play = Callable[[Any, Any], list[Any]]  # from an observation and a state to the file's outputs
 
 
-def export(config: Config, checkpoint: Checkpoint | None, interrupts: Interrupts) -> int:
-    """Write the policy of --restore to the file of --export; return the exit status.
+def export(config: Config, checkpoint: Checkpoint | None) -> None:
+    """Write the policy of --restore to the file of --export.
 
     Raise UsageError if it cannot be written, if the network cannot be exported, or if the file does
     not play as the policy does.
@@ -50,16 +50,6 @@ def export(config: Config, checkpoint: Checkpoint | None, interrupts: Interrupts
     if not (importlib.util.find_spec("onnxscript") and importlib.util.find_spec("onnxruntime")):
         remedy = how_to_install("export", "requirements-extra.txt")
         raise UsageError(f"--export {path}: needs onnxscript and onnxruntime: {remedy}")
-    interrupts.defer()
-    try:
-        with interrupts.allowed():
-            _export(config, checkpoint, path)
-    except Interrupted as interrupted:
-        return interrupted.status
-    return 0
-
-
-def _export(config: Config, checkpoint: Checkpoint | None, path: Path) -> None:
     assert checkpoint is not None
     # A file draws no actions: it plays the likeliest, and these are scored.
     policy = make_policy(dataclasses.replace(config, greedy=config.sample_actions), checkpoint)

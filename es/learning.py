@@ -53,12 +53,11 @@ CLOSE_SECONDS = 10.0
 
 
 class Shown(NamedTuple):
-    """A call of the console. workers: their number in words."""
+    """A call of the console."""
 
     method: str
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
-    workers: str
 
 
 class Row(NamedTuple):
@@ -186,7 +185,6 @@ class _Child:
     def __init__(self, given: dict[str, Any], follow: Follow | None) -> None:
         self._given, self._follow = given, follow
         self._console: Console | None = None
-        self._workers = ""  # in words
 
     def run(self) -> Done:
         """Train; return the end. Raise RunError, and what the callback or Ctrl-C raises."""
@@ -232,10 +230,7 @@ class _Child:
             self._link.send(answer)
 
     def _show(self, call: Shown) -> None:
-        assert self._console is not None
-        self._workers = call.workers
-        more = [lambda: self._workers] if call.method == "follow" else []
-        getattr(self._console, call.method)(*call.arguments, *more, **call.keywords)
+        getattr(self._console, call.method)(*call.arguments, **call.keywords)
 
     def _interrupt(self) -> None:
         """Have the child save the run and end; show its last lines."""
@@ -381,20 +376,14 @@ class ConsoleOfCaller:
 
     def __init__(self, send: Callable[[Message], None], *, silent: bool) -> None:
         self._send, self._silent = send, silent
-        self._describe_pool: Callable[[], str] = str
 
     def __getattr__(self, method: str) -> Callable[..., None]:
         return partial(self._call, method)
 
-    def follow(self, limits: Any, describe_pool: Callable[[], str]) -> None:
-        """Show a run live. describe_pool: returns the workers in words."""
-        self._describe_pool = describe_pool
-        self._call("follow", limits)
-
     def _call(self, method: str, *arguments: Any, **keywords: Any) -> None:
         if not self._silent or method == "warn":
             with suppress(OSError):  # the caller has ended, and `_receive` ends the run
-                self._send(Shown(method, arguments, keywords, self._describe_pool()))
+                self._send(Shown(method, arguments, keywords))
 
 
 # ---- both ----

@@ -183,8 +183,7 @@ class Trainer:
     def run_to_end(self, after_update: AfterUpdate | None) -> Outcome:
         """Train, end workers and reports, and say how the run ended."""
         self._interrupts.defer()
-        limits = run.limits(self.config, self.counters, self.path)
-        self.console.follow(limits, self.pool.describe)
+        self.console.follow(run.limits(self.config, self.counters, self.path))
         interrupted, phase_ended = None, False
         try:
             phase_ended = self.train_phase(after_update)
@@ -394,12 +393,12 @@ class Trainer:
         played already, and how many there are at least, for the console.
         """
         assert self._submitted is not None
-        self.console.begin(name, max(total, before + len(self._submitted)))
-        self.console.progress(before)
+        episodes = max(total, before + len(self._submitted))
 
         def progress(done: int) -> None:
-            self.console.progress(before + done)
+            self.console.progress(name, before + done, episodes, self.pool.describe())
 
+        progress(0)
         with self._naming_environment(), self._interrupts.allowed():
             results = self.pool.results(progress)
         self._submitted = None

@@ -47,6 +47,8 @@ def test_the_files_and_the_table(compare):
         assert words in out
     text, picture = Path("out/c.md").read_text().splitlines(), "![learning curves](<c.png>)"
     assert text == [*out.splitlines()[:-1], picture]
+    compare("runs", "--output", "folder/")
+    assert Path("folder/comparison.png").exists()
 
 
 def test_a_group_is_summed_up_over_its_seeds():

@@ -60,6 +60,10 @@ def test_flags_are_read():
     assert config.env_kwargs == ("x=1", "y=--z")
 
 
+def test_a_default_that_is_given_is_there_for_the_setting_that_needs_it():
+    assert parse("--lr-schedule linear --max-gradient-updates 100000").lr_schedule == "linear"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

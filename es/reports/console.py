@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -63,17 +63,17 @@ class Console:
         self._equal = 0  # updates in a row whose returns were all equal
         self._reader_left = False
 
-    def follow(self, limits: RunLimits, describe_pool: Callable[[], str]) -> None:
-        """Show a run live, if this is a terminal. describe_pool: returns the workers in words."""
+    def follow(self, limits: RunLimits) -> None:
+        """Show a run live, if this is a terminal or a notebook."""
         screen = rich.console.Console(highlight=False)
         if self._silent:
             return
-        if in_notebook():
+        if screen.is_jupyter:
             from IPython.display import display
 
             self._cell = display({"text/plain": ""}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         elif screen.file.isatty() and screen.is_interactive:
-            self._view = LiveView(screen, limits, describe_pool)
+            self._view = LiveView(screen, limits)
             self._view.start()
             screen.show_cursor(True)  # a program that is killed could not do so
 
@@ -87,15 +87,11 @@ class Console:
         with contextlib.suppress(OSError):
             print(f"warning: {text}", file=sys.stderr, flush=True)
 
-    def begin(self, name: str, episodes: int) -> None:
-        """Show the name of the batch that is played now, and how many episodes it has."""
+    def progress(self, name: str, done: int, episodes: int, workers: str) -> None:
+        """Show a batch: its name, its finished episodes, how many it has, who plays it."""
         if self._view:
-            self._view.done, self._view.batch = 0, (name, episodes)
-
-    def progress(self, done: int) -> None:
-        """Show how many episodes of the batch are done."""
-        if self._view:
-            self._view.done = done
+            self._view.batch = f"{name}: {done} of {episodes} episodes"
+            self._view.workers = workers
 
     def report(
         self, record: Record, *, n: int, cap: int, use_adam: bool, best: float | None
@@ -208,26 +204,15 @@ def as_block(record: Record, n: int, cap: int, *, use_adam: bool) -> str:
     return block
 
 
-def in_notebook() -> bool:
-    """Return whether this is a cell of a notebook, which shows what is displayed."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell is not None and hasattr(shell, "kernel")
-
-
 class LiveView(Live):
     """A run on a terminal. The training sets the state, rich's thread draws it.
 
-    describe_pool: returns the workers in words. batch: the name and the number of episodes of what
-    is played. done: its finished episodes.
+    batch, workers: what is played and who plays it, in words.
     """
 
-    def __init__(
-        self, screen: rich.console.Console, limits: RunLimits, describe_pool: Callable[[], str]
-    ) -> None:
-        self.batch: tuple[str, int] | None = None
-        self.done = 0
-        self._limits, self._describe_pool = limits, describe_pool
+    def __init__(self, screen: rich.console.Console, limits: RunLimits) -> None:
+        self.batch = self.workers = ""
+        self._limits = limits
         self._start = time.monotonic() - limits.began.wall_seconds
         self._returns = array("d")  # of the policy itself, those of earlier updates included
         with contextlib.suppress(OSError, ValueError):  # the table is new, or damaged
@@ -258,7 +243,7 @@ class LiveView(Live):
         limits, record = self._limits, self._record
         returns = np.frombuffer(self._returns.tobytes())
         returns = returns[np.isfinite(returns)]
-        head = [limits.title, in_one_line(str(limits.run_dir)), self._describe_pool()]
+        head = [limits.title, in_one_line(str(limits.run_dir)), self.workers]
         bars = Table.grid("", Column(max_width=LONGEST_BAR), "", "", padding=(0, 1))
         if limits.target is not None:
             bars.add_row("goal", *_bar(*_goal(returns, limits.target)))
@@ -268,8 +253,7 @@ class LiveView(Live):
         if record:
             pace.insert(0, f"{record.steps_per_second:,.0f} steps/s")
         if self.batch:
-            batch, episodes = self.batch
-            pace.insert(0, f"{batch}: {self.done} of {episodes} episodes")
+            pace.insert(0, self.batch)
         view = rich.console.Group(Text("  ".join(head), "bold"), bars, Text("  ".join(pace)))
         if record:
             view.renderables.append(Text("  ".join(self._figures(record))))

@@ -103,7 +103,7 @@ def on_screen(monkeypatch, tmp_path):
         monkeypatch.setattr("sys.stdout", screen)
         monkeypatch.setenv("TERM", term)
         console = Console(silent=silent, log_every=1.0)
-        console.follow(LIMITS._replace(run_dir=tmp_path), lambda: "nobody")
+        console.follow(LIMITS._replace(run_dir=tmp_path))
         return console, screen
 
     return follow
@@ -115,8 +115,7 @@ def on_screen(monkeypatch, tmp_path):
 )
 def test_only_a_terminal_that_can_draw_gets_the_view(on_screen, options, expected):
     console, screen = on_screen(**options)
-    console.begin("update 3", 5)
-    console.progress(3)
+    console.progress("update 3", 3, 5, "nobody")
     third = record(3)._replace(unperturbed_return=20.0)
     console.report(third, n=4, cap=5, use_adam=False, best=None)
     command = f"python main.py --restore {'a' * 300}"
@@ -146,7 +145,7 @@ def show(monkeypatch):
     """Draw a run after so many seconds; the result is its lines."""
 
     def show(
-        update=None, seconds=20.0, width=80, height=30, returns=(), best=None, batch=None, **limits
+        update=None, seconds=20.0, width=80, height=30, returns=(), best=None, batch="", **limits
     ):
         file, clock = Screen(), SimpleNamespace(monotonic=lambda: 0.0)
         screen = rich.console.Console(
@@ -154,12 +153,11 @@ def show(monkeypatch):
         )
         monkeypatch.setattr("es.reports.console.time", clock)
         run = LIMITS._replace(**limits)
-        view = LiveView(screen, run, lambda: "2 workers")
+        view = LiveView(screen, run)
         view._returns.extend(returns)
         if update:
             view.report(update, 60, best)
-        if batch:
-            view.batch, view.done = batch[:2], batch[2]
+        view.batch, view.workers = batch, "2 workers"
         view.auto_refresh = False
         view.start()
         clock.monotonic = lambda: seconds - run.began.wall_seconds
@@ -178,8 +176,9 @@ def line(lines, start):
 
 EVERYTHING: dict[str, Any] = {
     "update": TENTH._replace(return_mean=-1234567.0, return_std=9.9e30, non_finite=3),
-    "best": 25.0, "returns": range(300), "batch": ("update 11", 41, 23), "seconds": 4 * 3600.0,
-    "target": 475.0, "caps": {"frames": 12_000_000, "minutes": 1e15}, "run_dir": Path("a" * 90),
+    "best": 25.0, "returns": range(300), "batch": "update 11: 23 of 41 episodes",
+    "seconds": 4 * 3600.0, "target": 475.0, "caps": {"frames": 12_000_000, "minutes": 1e15},
+    "run_dir": Path("a" * 90),
 }  # fmt: skip
 RUNS: dict[str, dict[str, Any]] = {
     "all": EVERYTHING,
