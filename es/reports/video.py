@@ -21,6 +21,7 @@ from es.rollouts.processes import Helper, last_line
 
 SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels
 CAPTION_HEIGHT = 28  # pixels, above the picture
+FARTHER = 100  # times: the end of a floor in MuJoCo
 BACKGROUND, INK = (32, 32, 32), (255, 255, 255)
 GIF_WIDTH, GIF_SPEED = 320, 20.0  # pixels and pictures a second at most: GIFs grow large
 WITHOUT_PICTURES = "to play it without pictures, give --no-render and no --video"
@@ -92,7 +93,7 @@ def make_drawn(make: Callable[[], gymnasium.Env], remedy: str) -> gymnasium.Env:
     try:
         env = make()
         if hasattr(env.unwrapped, "mujoco_renderer"):
-            _prepare_mujoco(env.unwrapped.mujoco_renderer.model)
+            _prepare_mujoco(env.unwrapped.mujoco_renderer)
     except UsageError as error:
         raise UsageError(f"{error.message}; {remedy}") from error
     return env
@@ -109,8 +110,8 @@ def require_drawable(make: Callable[[], gymnasium.Env]) -> None:
         draw(env, "--video-every: ", remedy)
 
 
-def _prepare_mujoco(model: Any) -> None:
-    """Choose what MuJoCo draws with, and make the floors of a model endless.
+def _prepare_mujoco(renderer: Any) -> None:
+    """Choose what MuJoCo draws with, follow the body, and make the floors larger.
 
     Raise UsageError if MuJoCo cannot draw here.
     """
@@ -126,9 +127,14 @@ def _prepare_mujoco(model: Any) -> None:
             "Debian and Ubuntu: apt-get install libegl1 libgl1-mesa-dri), or set MUJOCO_GL to "
             "osmesa or glfw"
         ) from error
-    # Bodies collide with all of a plane anyway. Its size (0: endless) is only for drawing.
+    model = renderer.model
+    # Gymnasium 1.4 uses the model's own camera, which follows the body, only if it is named.
+    if renderer.camera_id == -1:
+        renderer.camera_id = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
+    # Bodies collide with all of a plane anyway: its size is only for drawing.
     floors = (model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE) & (model.geom_bodyid == 0)
-    model.geom_size[floors, :2] = 0
+    model.geom_size[floors, :2] *= FARTHER
+    model.mat_texrepeat[model.geom_matid[floors & (model.geom_matid >= 0)]] *= FARTHER
 
 
 def frames_per_second(env: gymnasium.Env, frame_skip: int) -> float:
