@@ -27,6 +27,15 @@ def run_python(
     )
 
 
+def output(*command: object, cwd: Path | None = None) -> str:
+    """What a command prints, which must end well and say nothing on standard error."""
+    done = subprocess.run(
+        [*map(str, command)], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout
+
+
 def descendants(pid: int) -> list[int]:
     """The living processes that a process started, directly or not."""
     try:

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from es.export import (
 from es.networks import actors, outputs_needed
 from es.networks.kernels import choose
 from es.policy import load_policy
-from tests.processes import ROOT
+from tests.processes import ROOT, output
 from tests.strange import SPACES, Strange
 
 NEEDS_ONNX = pytest.mark.skipif(
@@ -63,10 +62,7 @@ def alone():
     """Runs a program in an interpreter that knows nothing of the project; what it prints."""
 
     def run(program: str) -> str:
-        command = [sys.executable, "-I", "-W", "error", "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout
+        return output(sys.executable, "-I", "-W", "error", "-c", program)
 
     return run
 

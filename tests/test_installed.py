@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import ROOT
+from tests.processes import ROOT, output
 
 MINE = """
 import gymnasium
@@ -61,33 +61,26 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made / "bin"
 
 
-def run(*command: object) -> str:
-    """Return what a command prints; it must end well and say nothing on standard error."""
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    return done.stdout
-
-
 def test_the_installed_program_works_from_any_folder(environment):
     """Also from one whose modules have the names of ours, and of the standard library's."""
     Path("envs").mkdir()
     Path("envs/mine.py").write_text(MINE)
     for name in ("model", "policy", "train", "random", "signal"):
         Path(f"{name}.py").write_text("raise SystemExit('a module of the user was imported')")
-    version = run(environment / "es", "--version").removeprefix("es ").strip()
+    version = output(environment / "es", "--version").removeprefix("es ").strip()
     (packages,) = environment.parent.glob("lib/*/site-packages")
     assert (packages / f"evolution_strategies-{version}.dist-info").exists()
-    run(environment / "es", "--env-name", "envs.mine:My-v0", *QUICK)
+    output(environment / "es", "--env-name", "envs.mine:My-v0", *QUICK)
     assert Path("checkpoints/envs.mine.My-v0/progress.csv").exists()
-    run(environment / "es", "--config", "CartPole-v1", "--max-gradient-updates", 1,
+    output(environment / "es", "--config", "CartPole-v1", "--max-gradient-updates", 1,
         "--target-return", "None", "--run-dir", "run")  # fmt: skip
-    assert "2 episodes: mean" in run(
+    assert "2 episodes: mean" in output(
         environment / "es", "--test", "--restore", LATEST, "--no-render", "--episodes", 2
     )
-    assert "comparison.png" in run(environment / "es", "compare", "run")
+    assert "comparison.png" in output(environment / "es", "compare", "run")
     for name in ("random", "signal", "policy"):  # which an interpreter begun with -c imports
         Path(f"{name}.py").unlink()
-    assert run(environment / "python", "-c", LOADING) == "CartPole-v1 True\n"
+    assert output(environment / "python", "-c", LOADING) == "CartPole-v1 True\n"
 
 
 @pytest.mark.picture
@@ -105,8 +98,8 @@ def test_nothing_is_imported_from_the_folder_that_the_program_is_started_in(monk
     started = (ROOT / "main.py", *QUICK, "--video-every", 1, "--run-dir", "run", "--env-name")
     with monkeypatch.context() as context:
         context.setenv("PYTHONPATH", str(ROOT))
-        run(sys.executable, "-P", *started, "CartPole-v1")
+        output(sys.executable, "-P", *started, "CartPole-v1")
     assert Path("run/learning_curve.png").exists()
     assert Path("run/videos/update-1.mp4").exists()
-    run(sys.executable, *started, "benchmarks.mine:My-v0", "--video-every", "None")
+    output(sys.executable, *started, "benchmarks.mine:My-v0", "--video-every", "None")
     assert not log.exists(), log.read_text()

@@ -1,9 +1,8 @@
 """Training from a script elsewhere, on what it defines itself."""
 
-import subprocess
 import sys
 
-from tests.processes import ROOT
+from tests.processes import ROOT, output
 
 # Without `if __name__ == "__main__"`. Its environment is in no module, and needs one beside it.
 SCRIPT = """
@@ -54,26 +53,19 @@ def test_a_script_elsewhere_trains_on_what_it_defines_itself(tmp_path):
     folder.mkdir()
     (folder / "lengths.py").write_text("LENGTH = 7\n")
     (folder / "script.py").write_text(SCRIPT.format(root=str(ROOT)))
-    done = subprocess.run(
-        [sys.executable, folder / "script.py"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("The script runs.") == 1
-    assert done.stdout.count("\nSolved: mean 14.00") == 1
-    assert "\n  python -m es --test --no-render --restore " in done.stdout
-    assert "\nTrue checkpoints/mine/Walk-v3 mine/Walk-v3 []\n" in done.stdout
+    said = output(sys.executable, folder / "script.py")
+    assert said.count("The script runs.") == 1
+    assert said.count("\nSolved: mean 14.00") == 1
+    assert "\n  python -m es --test --no-render --restore " in said
+    assert "\nTrue checkpoints/mine/Walk-v3 mine/Walk-v3 []\n" in said
     # Others play it once its parts lie in a module.
     (folder / "parts.py").write_text(SCRIPT.format(root=str(ROOT)).partition("run = ")[0])
-    tested = subprocess.run(
-        [
-            *(sys.executable, ROOT / "main.py", "--test", "--no-render", "--episodes", "1"),
-            *("--restore", "../checkpoints/mine/Walk-v3", "--env-name", "parts:mine/Walk-v3"),
-            *("--net", "parts:Net", "--env-wrapper", "parts:Doubled"),
-        ],
-        cwd=folder, capture_output=True, text=True, check=False,
+    tested = output(
+        sys.executable, ROOT / "main.py", "--test", "--no-render", "--episodes", 1,
+        "--restore", "../checkpoints/mine/Walk-v3", "--env-name", "parts:mine/Walk-v3",
+        "--net", "parts:Net", "--env-wrapper", "parts:Doubled", cwd=folder,
     )  # fmt: skip
-    assert (tested.returncode, tested.stderr) == (0, "")
-    assert "mean 14" in tested.stdout
+    assert "mean 14" in tested
 
 
 def run_script(folder, name, text):
@@ -81,11 +73,7 @@ def run_script(folder, name, text):
     path = folder / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"import sys; sys.path.append({str(ROOT)!r})\nfrom es import learn\n{text}")
-    done = subprocess.run(
-        [sys.executable, name], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    return output(sys.executable, name, cwd=folder)
 
 
 def test_a_script_registers_its_environment_by_name(tmp_path):

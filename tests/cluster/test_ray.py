@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,7 +19,7 @@ from es.rollouts.player import InProcessPool
 from tests.checkpoints import has_rows, read, rows, same_run
 from tests.conftest import NEEDS_RAY
 from tests.fakes import SNAPSHOT, UNLUCKY, Raising, recipe, same_results, tasks_with
-from tests.processes import ROOT, all_gone, descendants, wait_until
+from tests.processes import ROOT, all_gone, descendants, output, wait_until
 
 pytestmark = [*NEEDS_RAY, pytest.mark.xdist_group("ray")]
 RUN = Path("checkpoints/Acrobot-v1")
@@ -212,10 +211,7 @@ for where, run_dir in (dict(ray="local", workers=1), "there"), (dict(workers=0),
 def test_what_a_script_defines_travels_to_the_workers_and_nothing_is_left(folder):
     Path("script.py").write_text(SCRIPT.format(root=str(ROOT)))
     shutil.copy(ROOT / "tests" / "nets.py", "nets.py")
-    done = subprocess.run(
-        [sys.executable, "script.py"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    output(sys.executable, "script.py")
     assert not list(folder.glob("ray-*"))
     there, here = (read(f"{run}/latest.safetensors") for run in ("there", "here"))
     assert there.counters.update == 2
