@@ -164,7 +164,8 @@ def _make(policy: Policy, update: int | None, several: bool) -> tuple[gymnasium.
     path = Path(config.video)
     if several:
         path = path.with_stem(f"{path.stem}-{Path(config.restore).stem}")
-    title = config.env_name if update is None else f"{config.env_name}   update {update}"
+    name = config.env_name.rpartition(":")[2]
+    title = name if update is None else f"{name}   update {update}"
     video = Video(path, speed, title)
     return ShowFrames(drawn, video, "--video"), video
 

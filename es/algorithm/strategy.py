@@ -45,7 +45,7 @@ class Strategy:
 
     def __init__(self, theta: FloatArray, settings: Any, *, threads: int = 1) -> None:
         self.theta, self.settings, self._threads = theta, settings, threads
-        self.n = settings.n
+        self.n = self._asked = settings.n
         self.seed = secrets.randbelow(2**31) if settings.seed is None else settings.seed
         self.update, self.sigma, self.lr = 0, settings.sigma, settings.step_size
         self.relative_sigma = np.ones_like(theta) if settings.sigma_adapt else None
@@ -59,7 +59,8 @@ class Strategy:
         A pair's members are adjacent, + before -.
         """
         signs = (1, -1) if self._antithetic else (1,)
-        return [Perturbation(seed, sign) for seed in self._seeds(count or self.n) for sign in signs]
+        self._asked = count or self.n
+        return [Perturbation(seed, sign) for seed in self._seeds(self._asked) for sign in signs]
 
     def candidates(self) -> FloatArray:
         """Return the perturbed parameters of ask(): (n, P) float32, to evaluate in this process."""
@@ -79,9 +80,12 @@ class Strategy:
         """Step along the estimated gradient; return its norm.
 
         returns: of all perturbations that were asked for, in the order of ask(). If the gradient is
-        0, the optimiser is not called: its momentum alone would move the parameters. Raise RunError
-        if the parameters or the optimiser's moments are no longer finite.
+        0, the optimiser is not called: its momentum alone would move the parameters. Raise
+        ValueError for another number of returns, and RunError if the parameters or the optimiser's
+        moments are no longer finite.
         """
+        if np.size(returns) != self._asked:
+            raise ValueError(f"{np.size(returns)} returns for {self._asked} perturbations")
         with np.errstate(all="ignore"):  # overflows are noticed below
             (gradient, change), lr = self.estimate(returns), self.scheduled_lr()
             gradient_norm = norm(gradient)

@@ -21,7 +21,11 @@ def show(words: Sequence[str], tuned: Mapping[str, Sequence[str]]) -> int:
     Without words: all, but of each the newest version only. tuned: settings files by environment.
     Raise UsageError if there is none.
     """
-    found = names(words)
+    # Tasks of packages that are registered only when they are imported.
+    others = [name for name in tuned if ":" in name]
+    found = names(words) + [
+        name for name in others if any(word.lower() in name.lower() for word in words)
+    ]
     if not found:
         raise UsageError(
             f"--list-envs {' '.join(words)}: there is no such environment. List those that a "

@@ -92,8 +92,9 @@ def make_drawn(make: Callable[[], gymnasium.Env], remedy: str) -> gymnasium.Env:
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     try:
         env = make()
-        if hasattr(env.unwrapped, "mujoco_renderer"):
-            _prepare_mujoco(env.unwrapped.mujoco_renderer)
+        for robot in (env.unwrapped, *vars(env.unwrapped).values()):  # a maze has another inside
+            if hasattr(robot, "mujoco_renderer"):
+                _prepare_mujoco(robot.mujoco_renderer)
     except UsageError as error:
         raise UsageError(f"{error.message}; {remedy}") from error
     return env

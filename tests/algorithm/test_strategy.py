@@ -24,6 +24,14 @@ def test_ask_pairs_each_seed_with_both_signs_and_never_repeats_one():
     assert len({member.seed for member in first + strategy.ask()}) == 6
 
 
+def test_another_number_of_returns_is_refused():
+    strategy = make(n=6, sigma=0.1)
+    with pytest.raises(ValueError, match="4 returns for 6 perturbations"):
+        strategy.tell([1.0, 2.0, 3.0, 4.0])
+    strategy.ask(8)
+    strategy.tell(range(8))
+
+
 def test_without_a_seed_it_draws_one():
     one, other = make(n=6, sigma=0.1, seed=None), make(n=6, sigma=0.1, seed=None)
     assert one.ask() != other.ask()

@@ -6,12 +6,13 @@ from es.environments.listing import names
 
 
 def test_environments_are_listed_with_their_settings(program):
-    status, out, err = program("--list-envs", "cartpole-v", "Pong")
+    status, out, err = program("--list-envs", "cartpole-v", "Pong", "doorkey")
     assert (status, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
     assert ["CartPole-v1", "configs/CartPole-v1.toml"] in lines
     assert ["ALE/Pong-v5"] in lines
     assert ["PongDeterministic-v4", "configs/PongDeterministic-v4.toml"] in lines
+    assert ["minigrid:MiniGrid-DoorKey-5x5-v0", "configs/MiniGrid-DoorKey-5x5-v0.toml"] in lines
     assert "Acrobot" not in out
 
 

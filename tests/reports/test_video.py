@@ -188,6 +188,17 @@ def test_a_mujoco_body_stays_in_the_picture_on_an_endless_floor():
         assert orange.mean() > 0.01
 
 
+def test_the_robot_inside_a_maze_is_prepared():
+    pytest.importorskip("gymnasium_robotics")
+    maze = describe_env("gymnasium_robotics:PointMaze_UMazeDense-v3")
+    try:
+        env = make_drawn(partial(make_env, maze, "rgb_array"), "")
+    except UsageError as error:
+        pytest.skip(str(error))
+    with closing(env):
+        assert env.get_wrapper_attr("point_env").model.geom("ground").size[0] > 1000
+
+
 def test_mujoco_without_graphics_is_one_line(monkeypatch):
     make = partial(make_env, describe_env("InvertedPendulum-v5"), "rgb_array")  # imports mujoco
     monkeypatch.setenv("MUJOCO_GL", "nonsense")
