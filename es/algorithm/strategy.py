@@ -36,7 +36,8 @@ class Strategy:
     """Evolution Strategies (Salimans et al. 2017, section 2).
 
     theta: (P,) float32, the parameters, updated in place. settings: an `es.config.Config`, or any
-    object with its fields of the algorithm. threads: they rebuild the noise.
+    object with its fields of the algorithm. threads: they rebuild the noise. Raise TypeError for
+    parameters of another type.
 
     update: the number of updates so far. sigma, lr: of the next update, lr without its schedule.
     relative_sigma: (P,) float32, with --sigma-adapt: each parameter's sigma relative to `sigma`,
@@ -44,6 +45,8 @@ class Strategy:
     """
 
     def __init__(self, theta: FloatArray, settings: Any, *, threads: int = 1) -> None:
+        if theta.dtype != np.float32:
+            raise TypeError(f"theta must be float32, not {theta.dtype}")
         self.theta, self.settings, self._threads = theta, settings, threads
         self.n = self._asked = settings.n
         self.seed = secrets.randbelow(2**31) if settings.seed is None else settings.seed

@@ -1,9 +1,12 @@
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
 
 from es.algorithm.shaping import SHAPINGS
+from es.algorithm.strategy import Strategy
+from es.config import Config
 from es.errors import RunError
 from tests.algorithm.formulas import (
     RETURNS,
@@ -30,6 +33,12 @@ def test_another_number_of_returns_is_refused():
         strategy.tell([1.0, 2.0, 3.0, 4.0])
     strategy.ask(8)
     strategy.tell(range(8))
+
+
+def test_parameters_of_another_type_are_refused():
+    theta: Any = np.zeros(3)
+    with pytest.raises(TypeError, match="float32, not float64"):
+        Strategy(theta, Config(n=4))
 
 
 def test_without_a_seed_it_draws_one():
