@@ -22,10 +22,9 @@ def show(words: Sequence[str], tuned: Mapping[str, Sequence[str]]) -> int:
     Raise UsageError if there is none.
     """
     # Tasks of packages that are registered only when they are imported.
-    others = [name for name in tuned if ":" in name]
-    found = names(words) + [
-        name for name in others if any(word.lower() in name.lower() for word in words)
-    ]
+    others = {name for name in tuned if ":" in name}
+    meant = {name for name in others if any(word.lower() in name.lower() for word in words)}
+    found = sorted({*names(words), *(meant if words else others)}, key=str.lower)
     if not found:
         raise UsageError(
             f"--list-envs {' '.join(words)}: there is no such environment. List those that a "

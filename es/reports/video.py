@@ -21,7 +21,7 @@ from es.rollouts.processes import Helper, last_line
 
 SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels
 CAPTION_HEIGHT = 28  # pixels, above the picture
-FARTHER = 100  # times: the end of a floor in MuJoCo
+FARTHER = 100  # how many times larger the floors of MuJoCo are drawn
 BACKGROUND, INK = (32, 32, 32), (255, 255, 255)
 GIF_WIDTH, GIF_SPEED = 320, 20.0  # pixels and pictures a second at most: GIFs grow large
 WITHOUT_PICTURES = "to play it without pictures, give --no-render and no --video"
@@ -132,10 +132,13 @@ def _prepare_mujoco(renderer: Any) -> None:
     # Gymnasium 1.4 uses the model's own camera, which follows the body, only if it is named.
     if renderer.camera_id == -1:
         renderer.camera_id = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, "track")
-    # Bodies collide with all of a plane anyway: its size is only for drawing.
+    # Bodies collide with all of a plane anyway: its size (0: endless) is only for drawing.
     floors = (model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE) & (model.geom_bodyid == 0)
     model.geom_size[floors, :2] *= FARTHER
-    model.mat_texrepeat[model.geom_matid[floors & (model.geom_matid >= 0)]] *= FARTHER
+    # Its squares keep their size, but where a material says that they do anyway (texuniform).
+    finite = model.geom_matid[floors & (model.geom_size[:, 0] > 0)]
+    squares = [each for each in finite if each >= 0 and not model.mat_texuniform[each]]
+    model.mat_texrepeat[squares] *= FARTHER
 
 
 def frames_per_second(env: gymnasium.Env, frame_skip: int) -> float:
