@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import math
 import os
+import pickle
 import platform
 import re
 import tempfile
@@ -139,6 +140,8 @@ def load(path: str) -> Checkpoint:
         raise UsageError(f"--restore {path}: cannot be read ({error.strerror})") from error
     except Exception as error:  # torch and safetensors raise many kinds
         reason = str(error).partition("\n")[0]
+        if isinstance(error, pickle.UnpicklingError):  # its message says how to run the file's code
+            reason = "it holds more than tensors, or was not written by PyTorch"
         raise UsageError(
             f"--restore {path}: is damaged, or is not a checkpoint of this program or pytorch-es "
             f"({reason})"
