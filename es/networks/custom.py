@@ -13,6 +13,7 @@ from gymnasium import Space, spaces
 from torch import Tensor, nn
 
 from es.algorithm.noise import FloatArray, seed_shared_generators
+from es.checkpoint import NORMALIZER, OPTIMIZER, RELATIVE_SIGMA, VBN_BATCH
 from es.config import Config, read_assignments
 from es.environments.images import OBSERVATIONS
 from es.environments.spaces import as_numbers, describe_actions
@@ -20,7 +21,7 @@ from es.errors import UsageError, as_usage_error, find_named
 from es.networks import clip_of, kernels, outputs_needed, split
 from es.networks.actors import NetworkActor, NoiseSeeds
 
-RESERVED = ("optimizer.", "normalizer.", "sigma.", "vbn_batch")  # names in checkpoints
+RESERVED = (OPTIMIZER, NORMALIZER, RELATIVE_SIGMA, VBN_BATCH)  # checkpoints' own names
 
 
 class Custom(NamedTuple):
