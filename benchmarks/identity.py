@@ -15,7 +15,6 @@ from pathlib import Path
 
 from es.checkpoint import load
 
-GIT, TAR = shutil.which("git") or "git", shutil.which("tar") or "tar"
 ROOT = Path(__file__).resolve().parent.parent
 TASKS = {
     "CartPole-v1, SGD": "--small-net --env-name CartPole-v1",
@@ -43,7 +42,7 @@ def train(folder: Path, task: str, workers: list[str], run_dir: Path) -> str:
 
 def main() -> int:
     """Print the table; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commit")
     commit = parser.parse_args().commit
     columns = " | ".join(f"{name} workers" for name in WORKERS)
@@ -52,14 +51,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         older = folder / "older"
-        older.mkdir()
-        command = [GIT, "archive", commit]
-        files = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
-        subprocess.run([TAR, "-x", "-C", older], input=files, check=True)
+        command = ["git", "archive", f"--output={older}.zip", commit]
+        subprocess.run(command, cwd=ROOT, check=True)
+        shutil.unpack_archive(f"{older}.zip", older)
         for number, (task, arguments) in enumerate(TASKS.items()):
             before = train(older, arguments, WORKERS["2"], folder / f"before-{number}")
             cells = []
-            for count, (_, workers) in enumerate(WORKERS.items()):
+            for count, workers in enumerate(WORKERS.values()):
                 now = train(ROOT, arguments, workers, folder / f"now-{number}-{count}")
                 cells.append("the same" if now == before else f"**{now[:12]}**")
                 alike &= now == before

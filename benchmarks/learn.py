@@ -20,7 +20,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 
@@ -148,16 +148,20 @@ def learn(task: str, config: Path, seed: int, run: Path, flags: Sequence[str]) -
         settings = ("--restore", latest, "--trust")
     program(*settings, "--silent", *flags)
     counters = load(str(latest)).counters
-    played = json.loads(
-        program(
-            "--test", "--json", "--restore", latest, "--trust",
-            "--episodes", EPISODES, "--seed", SEED,
-        )
-    )  # fmt: skip
+    played = play(latest)
     return Outcome(
         task, seed, commit.strip(), counters.frames, counters.total_frames,
         round(counters.wall_seconds, 1), round(played["mean"], 2), round(played["std"], 2),
     )  # fmt: skip
+
+
+def play(checkpoint: Path) -> dict[str, Any]:
+    """Return the outcome of --test --json: EPISODES episodes, which decided nothing."""
+    flags = ("--trust", "--episodes", EPISODES, "--seed", SEED)
+    outcome: dict[str, Any] = json.loads(
+        program("--test", "--json", "--restore", checkpoint, *flags)
+    )
+    return outcome
 
 
 def program(*arguments: object) -> str:

@@ -7,17 +7,16 @@ checkpoint, plays it, and writes its line.
 """
 
 import argparse
-import json
 import math
 import re
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.learn import EPISODES, PUBLISHED, SEED, cells, write_row
+from benchmarks import learn
+from benchmarks.learn import EPISODES, PUBLISHED, cells, write_row
 from es.checkpoint import Checkpoint, load, save
 from es.config import FIELDS
 from es.rollouts.processes import cores
@@ -79,14 +78,7 @@ def documented_scores() -> dict[str, Score]:
 
 def play(name: str) -> Score:
     """Return the score of trained/NAME.safetensors; raise RuntimeError if it cannot be played."""
-    command = (
-        sys.executable, ROOT / "main.py", "--test", "--json", "--episodes", str(EPISODES),
-        "--seed", str(SEED), "--restore", TRAINED / f"{name}.safetensors", "--trust",
-    )  # fmt: skip
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise RuntimeError(f"{name}: {result.stderr}")
-    played = json.loads(result.stdout)
+    played = learn.play(TRAINED / f"{name}.safetensors")
     return Score(played["mean"], played["std"])
 
 

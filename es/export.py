@@ -30,6 +30,7 @@ from es.networks import clip_of
 from es.networks.actors import bounds_within
 from es.networks.custom import with_state
 from es.policy import Policy, make_policy
+from es.reports.console import Console
 
 METADATA = "policy"  # the key of the file's metadata
 STEPS = 200  # in which the file's actions are compared with the policy's
@@ -71,9 +72,8 @@ def export(config: Config, checkpoint: Checkpoint | None) -> None:
             f"--export {path}: its actions are not those of the policy in {different} of {STEPS} "
             "steps, so nothing is written"
         )
-    if not config.silent:
-        episodes = counted(config.eval_episodes, "episode")
-        print(f"Playing {episodes} for the score of {path} ...", flush=True)
+    console, episodes = Console(silent=config.silent), counted(config.eval_episodes, "episode")
+    console.say(f"Playing {episodes} for the score of {path} ...")
     mean, std = policy.evaluate()
     greedy = config.sample_actions and "sample" in actions
     metadata = {
@@ -99,11 +99,8 @@ def export(config: Config, checkpoint: Checkpoint | None) -> None:
     entry.key, entry.value = METADATA, json.dumps(metadata)
     with writable(path, "--export"):
         replace(path, model.SerializeToString())
-    if not config.silent:
-        likeliest = ", the likeliest actions" if greedy else ""
-        print(
-            f"Exported {path}: mean {mean:.2f}, standard deviation {std:.2f}{likeliest}", flush=True
-        )
+    likeliest = ", the likeliest actions" if greedy else ""
+    console.say(f"Exported {path}: mean {mean:.2f}, standard deviation {std:.2f}{likeliest}")
 
 
 def count_differences(

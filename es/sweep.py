@@ -80,8 +80,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     from es.run import open_directory
     from es.sweeps import study
 
-    lock = open_directory(sweep.directory, "--dir")
-    with lock, study.open_study(sweep) as found:
+    with open_directory(sweep.directory, "--dir"), study.open_study(sweep) as found:
         console = Console(silent=sweep.base.silent)
 
         def tell(trial: FrozenTrial) -> None:

@@ -156,8 +156,7 @@ def _make(policy: Policy, update: int | None, several: bool) -> tuple[gymnasium.
         environment = environment | {"noop_max": config.stochastic_start}
     if config.video is None and (config.no_render or config.json):
         return make_env(environment), None
-    make = partial(make_env, environment, "rgb_array")
-    drawn = make_drawn(make, WITHOUT_PICTURES)
+    drawn = make_drawn(environment, WITHOUT_PICTURES)
     speed = frames_per_second(drawn, environment["frame_skip"])
     if config.video is None:
         return ShowFrames(drawn, Window(config.env_name, speed), "--test"), None

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from es.algorithm.shaping import (
 )
 from es.checkpoint import BEST, LATEST, RECENT, Checkpoint
 from es.config import Config, require_needed
-from es.envs import is_unlimited, make_env
+from es.envs import is_unlimited
 from es.errors import (
     ClusterError,
     Interrupted,
@@ -129,7 +128,7 @@ def _make_policy(config: Config, checkpoint: Checkpoint | None, console: Console
     """Return the policy to train. Say what is left open; warn if episodes cannot be repeated."""
     policy = make_policy(config, checkpoint)
     if config.video_every:  # learn now whether the environment can be drawn
-        require_drawable(partial(make_env, policy.environment, "rgb_array"))
+        require_drawable(policy.environment)
     if checkpoint is None and policy.network["kind"] == "mlp" and not config.small_net:
         console.say(
             f"Observations of {config.env_name} are vectors of {policy.network['inputs']} numbers: "

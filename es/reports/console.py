@@ -65,9 +65,9 @@ class Console:
 
     def follow(self, limits: RunLimits) -> None:
         """Show a run live, if this is a terminal or a notebook."""
-        screen = rich.console.Console(highlight=False)
         if self._silent:
             return
+        screen = rich.console.Console(highlight=False)
         if screen.is_jupyter:
             from IPython.display import display
 

@@ -132,7 +132,7 @@ class Log:
         self._progress = Table(path / PROGRESS, COLUMNS, counters.update)
         self._evaluations = Table(path / EVALUATIONS, EVALUATION_COLUMNS, counters.update)
         self._events = Events(path)
-        self._checkpoints: dict[str, Checkpoint] = {}  # by file name, latest.safetensors last
+        self._checkpoints: dict[str, Checkpoint] = {}  # those to be written, by file name
         self._refused: dict[str, str] = {}  # why files could not be written, by name
         self._pending: deque[Future[None]] = deque()
         self._thread = ThreadPoolExecutor(1, "log")
@@ -199,9 +199,7 @@ class Log:
             self._progress.add(record)
             figures = {_tag(name): value for name, value in record._asdict().items()}
             self._add_figures(record.frames, figures, returns[np.isfinite(returns)])
-        for name, checkpoint in checkpoints.items():
-            self._checkpoints.pop(name, None)
-            self._checkpoints[name] = checkpoint
+        self._checkpoints |= checkpoints
         self._write()
         if played and self._curve:
             self._curve.request()
@@ -257,23 +255,16 @@ class Log:
 
 
 class GrowingFile:
-    """Append bytes to a file. Bytes that the disk refuses wait for the next `flush`.
+    """Append bytes to a file. Bytes that the disk refuses wait for the next `flush`."""
 
-    header: the beginning of the file.
-    """
-
-    def __init__(self, path: Path, header: bytes = b"") -> None:
-        self._path, self._header = path, header
-        self._waiting = bytearray()
+    def __init__(self, path: Path) -> None:
+        self._path, self._waiting = path, bytearray()
 
     def flush(self) -> None:
         """Write all bytes that wait. Raise OSError if the disk refuses some of them."""
         if not self._waiting:
             return
         with self._path.open("ab", buffering=0) as file:
-            # After a refused attempt, the header is waiting, too.
-            if not file.tell() and not self._waiting.startswith(self._header):
-                self._waiting[:0] = self._header
             while self._waiting:
                 del self._waiting[: file.write(self._waiting)]
 
@@ -286,26 +277,26 @@ class Table(GrowingFile):
     """
 
     def __init__(self, path: Path, columns: Sequence[str], update: int) -> None:
-        super().__init__(path, ",".join(columns).encode() + b"\n")
-        self.last = -1
-        if path.exists():
-            self._drop_rows_after(update, len(columns))
-
-    def add(self, row: Sequence[Any]) -> None:
-        """Keep a row for the next `flush`. Its first cell is the update."""
-        self.last = row[0]
-        self._waiting += ",".join(map(str, row)).encode() + b"\n"
-
-    def _drop_rows_after(self, update: int, width: int) -> None:
-        """Keep the whole rows up to `update`. A full disk may have torn a line."""
-        kept = [self._header]
-        for line in self._path.read_bytes().splitlines(keepends=True):
-            cells = line.split(b",")
-            whole = len(cells) == width and line.endswith(b"\n") and cells[0].isdigit()
+        super().__init__(path)
+        self._header, self.last = ",".join(columns).encode() + b"\n", -1
+        kept = []
+        for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+            cells = line.split(b",")  # a full disk may have torn the line
+            whole = len(cells) == len(columns) and line.endswith(b"\n") and cells[0].isdigit()
             if whole and self.last < int(cells[0]) <= update:
                 kept.append(line)
                 self.last = int(cells[0])
-        replace(self._path, b"".join(kept))
+        if kept:
+            replace(path, self._header + b"".join(kept))
+        else:
+            path.unlink(missing_ok=True)
+
+    def add(self, row: Sequence[Any]) -> None:
+        """Keep a row for the next `flush`. Its first cell is the update."""
+        if self.last < 0:
+            self._waiting += self._header
+        self.last = row[0]
+        self._waiting += ",".join(map(str, row)).encode() + b"\n"
 
 
 class Events(GrowingFile):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 
 from es.checkpoint import Checkpoint, require_writable, save, writable
+from es.envs import make_env
 from es.errors import UsageError, summary_of
 from es.reports import VIDEOS
 from es.rollouts.processes import Helper, last_line
@@ -82,16 +83,16 @@ def draw(env: gymnasium.Env, prefix: str, remedy: str) -> np.ndarray:
         ) from error
 
 
-def make_drawn(make: Callable[[], gymnasium.Env], remedy: str) -> gymnasium.Env:
-    """Return an environment that renders.
+def make_drawn(environment: Mapping[str, Any], remedy: str) -> gymnasium.Env:
+    """Return the described environment, with the render mode rgb_array.
 
-    make: makes it with the render mode rgb_array. Raise UsageError, in one line with the remedy, if
-    it cannot be made: some environments have no pictures.
+    Raise UsageError, in one line with the remedy, if it cannot be made: some environments have no
+    pictures.
     """
     # SDL tries Wayland first, whose library prints an error of its own without this folder.
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     try:
-        env = make()
+        env = make_env(environment, "rgb_array")
         for robot in (env.unwrapped, *vars(env.unwrapped).values()):  # a maze has another inside
             if hasattr(robot, "mujoco_renderer"):
                 _prepare_mujoco(robot.mujoco_renderer)
@@ -100,13 +101,10 @@ def make_drawn(make: Callable[[], gymnasium.Env], remedy: str) -> gymnasium.Env:
     return env
 
 
-def require_drawable(make: Callable[[], gymnasium.Env]) -> None:
-    """Raise UsageError unless an environment can be recorded (--video-every).
-
-    make: makes it with the render mode rgb_array.
-    """
+def require_drawable(environment: Mapping[str, Any]) -> None:
+    """Raise UsageError unless the described environment can be recorded (--video-every)."""
     remedy = "remove --video-every, or give None"
-    with contextlib.closing(make_drawn(make, remedy)) as env:
+    with contextlib.closing(make_drawn(environment, remedy)) as env:
         env.reset(seed=0)
         draw(env, "--video-every: ", remedy)
 

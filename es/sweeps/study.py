@@ -309,8 +309,7 @@ def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
     if best is None:
         reasons = [trial.user_attrs.get(REASON) for trial in done_trials(study)]
         raise RunError(f"no trial is complete; the last has failed: {reasons[-1]}")
-    console.say("")
-    console.say(_draw_importance(study, sweep))
+    console.say(f"\n{_draw_importance(study, sweep)}")
     run = sweep.trial_directory(best.number)
     for trial in complete_trials(study):
         if trial.params == base_params(sweep.space, sweep.base):

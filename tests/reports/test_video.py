@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -170,9 +169,8 @@ def test_an_interrupted_video_holds_what_was_played(start, program):
 
 def test_a_mujoco_body_stays_in_the_picture_on_an_endless_floor():
     """Also 100 m away, where the model's own floor has ended."""
-    make = partial(make_env, describe_env("HalfCheetah-v5", ["width=120"]), "rgb_array")
     try:
-        env = make_drawn(make, "")
+        env = make_drawn(describe_env("HalfCheetah-v5", ["width=120"]), "")
     except UsageError as error:
         pytest.skip(str(error))
     pictures = []
@@ -192,7 +190,7 @@ def test_the_robot_inside_a_maze_is_prepared():
     pytest.importorskip("gymnasium_robotics")
     maze = describe_env("gymnasium_robotics:PointMaze_UMazeDense-v3")
     try:
-        env = make_drawn(partial(make_env, maze, "rgb_array"), "")
+        env = make_drawn(maze, "")
     except UsageError as error:
         pytest.skip(str(error))
     with closing(env):
@@ -200,12 +198,12 @@ def test_the_robot_inside_a_maze_is_prepared():
 
 
 def test_mujoco_without_graphics_is_one_line(monkeypatch):
-    make = partial(make_env, describe_env("InvertedPendulum-v5"), "rgb_array")  # imports mujoco
+    environment = describe_env("InvertedPendulum-v5")  # imports mujoco
     monkeypatch.setenv("MUJOCO_GL", "nonsense")
     with pytest.raises(
         UsageError, match=r"MuJoCo cannot draw with MUJOCO_GL=nonsense .* set MUJOCO_GL to"
     ):
-        video.require_drawable(make)
+        video.require_drawable(environment)
 
 
 def test_videos_are_made_in_training_the_last_one_always(program):
