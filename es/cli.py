@@ -81,9 +81,7 @@ def prepare(config: Config, *, preload: Sequence[str] = ()) -> None:
     limit_threads()
     if config.user_modules:
         search_last()
-    if config.mode != "train":
-        return
-    if (config.workers != 0 or preload) and config.ray is None:
+    if config.mode == "train" and config.ray is None and (config.workers != 0 or preload):
         os.environ[PRELOAD] = config.env_name
         start_forkserver([*modules_for_workers(config.net), *preload])
 

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from es.errors import UsageError, suggest
 
 MOST = 2**53  # up to which whole numbers are the same in JSON, TOML and TensorBoard's floats
-LONGEST = 100  # characters of a value in a message
+LONGEST_VALUE = 100  # characters of a value in a message
 
 
 class Check(NamedTuple):
@@ -460,7 +460,7 @@ class Config:
 
         source: of the changes, for messages. Raise UsageError if a setting is wrong.
         """
-        return settle((self._not_default(), changes), ("", source))
+        return settle((vars(self), changes), ("", source))
 
     def hyperparameters(self) -> dict[str, bool | float | str | None]:
         """Return the settings of the algorithm as cells of a table, for comparing runs."""
@@ -473,11 +473,6 @@ class Config:
         if not self.restore:
             values.pop("override")  # or the file could override another run's settings
         return {name: value for name, value in values.items() if value not in (None, "")}
-
-    def _not_default(self) -> dict[str, Any]:
-        """Return the settings that are not the defaults, by field name."""
-        values = {name: getattr(self, name) for name in FIELDS}
-        return {name: value for name, value in values.items() if value != FIELDS[name].default}
 
     def broken_rules(self) -> Iterator[Rule]:  # noqa: PLR0912, PLR0915 (a branch for each)
         """Yield the rules between settings that are broken."""
@@ -600,7 +595,7 @@ def check_value(place: str, value: Any, check: Check | None) -> None:
         raise UsageError(f"{place} {value} must be a finite number")
     if value is not None and check is not None and not check.passes(value):
         text = shown(value) if isinstance(value, tuple) else repr(value)
-        raise UsageError(f"{place} {text:.{LONGEST}} {check.words}")
+        raise UsageError(f"{place} {text:.{LONGEST_VALUE}} {check.words}")
 
 
 def settle(layers: Sequence[Mapping[str, Any]], sources: Sequence[str]) -> Config:
@@ -707,7 +702,7 @@ class Kind(NamedTuple):
             if self.scalar:
                 return self.scalar(word)
         separated = ", separated by spaces" if self.is_list else ""
-        raise argparse.ArgumentTypeError(f"{word!r:.{LONGEST}} must be {self}{separated}")
+        raise argparse.ArgumentTypeError(f"{word!r:.{LONGEST_VALUE}} must be {self}{separated}")
 
     def convert(self, value: Any) -> Any:
         """Return a value of TOML, JSON or Python as the setting has it; raise ValueError."""
@@ -777,7 +772,7 @@ def _convert(key: str, value: Any, kind: Kind, source: str) -> Any:
     try:
         return kind.convert(value)
     except ValueError as error:
-        raise UsageError(f"{source}: {key} = {value!r:.{LONGEST}} {error}") from error
+        raise UsageError(f"{source}: {key} = {value!r:.{LONGEST_VALUE}} {error}") from error
 
 
 def _phase(table: Mapping[str, Any], source: str) -> dict[str, Any]:

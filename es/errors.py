@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
-LONGEST = 1000  # characters of a message
+LONGEST_MESSAGE = 1000  # characters of a message
 # Packages whose frames are left out of a user's traceback.
 LIBRARIES = ("es", "gymnasium", "ale_py", "contextlib", "importlib", "torch")
 MADE_FOR = " was raised from the environment creator for "  # which Gymnasium adds to some messages
@@ -244,9 +244,9 @@ def in_one_line(text: str) -> str:
     """Return a text, perhaps from a hostile file, with escaped control characters, cut short."""
     shown = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text[:LONGEST]
+        for character in text[:LONGEST_MESSAGE]
     )
-    return shown + ("..." if len(text) > LONGEST else "")
+    return shown + ("..." if len(text) > LONGEST_MESSAGE else "")
 
 
 def counted(count: int, thing: str) -> str:

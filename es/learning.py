@@ -31,7 +31,7 @@ from es.algorithm.noise import DoubleArray, FloatArray
 from es.checkpoint import Counters
 from es.config import FIELDS, Config
 from es.errors import Interrupts, RunError, UsageError, naming_limits
-from es.rollouts.processes import connect, leave, start_interpreter
+from es.rollouts.processes import connect, leave, limit_threads, start_interpreter
 from es.settings import KEYWORDS, errors_in_keywords, from_keywords, read_config, resolve
 
 if TYPE_CHECKING:  # torch and rich, which the caller may not need
@@ -324,7 +324,7 @@ def child() -> None:
         given, follows = link.recv()
         try:
             with naming_limits():
-                threading.Thread(target=_receive, args=(link, answers), daemon=True).start()
+                threading.Thread(target=_queue_answers, args=(link, answers), daemon=True).start()
                 end: Done | RunError = _train(
                     given, interrupts, follow if follows else None, make_console, answers.get
                 )
@@ -336,7 +336,7 @@ def child() -> None:
     leave(0)
 
 
-def _receive(link: Connection, answers: "queue.SimpleQueue[Any]") -> None:
+def _queue_answers(link: Connection, answers: "queue.SimpleQueue[Any]") -> None:
     """Queue the caller's answers; when the caller has ended, end the run with its work saved."""
     with suppress(OSError, EOFError):
         while True:
@@ -382,7 +382,7 @@ class ConsoleOfCaller:
 
     def _call(self, method: str, *arguments: Any, **keywords: Any) -> None:
         if not self._silent or method == "warn":
-            with suppress(OSError):  # the caller has ended, and `_receive` ends the run
+            with suppress(OSError):  # the caller has ended, and `_queue_answers` ends the run
                 self._send(Shown(method, arguments, keywords))
 
 
@@ -397,6 +397,7 @@ def _train(
     definitions: Callable[[], bytes] | None = None,
 ) -> Done:
     """Train in this process. definitions: returns what the caller's program defines, pickled."""
+    limit_threads()  # before a checkpoint imports torch
     config, checkpoint = resolve(given, read_config(given))
     cli.prepare(config)
     console = make_console(config)

@@ -62,12 +62,12 @@ class Policy:
     network: dict[str, Any]
     recipe: Recipe
     theta: FloatArray
-    normalizer: Normalizer | None = None
-    vbn_batch: FloatArray | None = None
-    custom: "Custom | None" = None
-    update: int = 0
-    drawable: bool = True
-    repeatable: bool = True
+    normalizer: Normalizer | None
+    vbn_batch: FloatArray | None
+    custom: "Custom | None"
+    update: int
+    drawable: bool
+    repeatable: bool
 
     @property
     def statistics(self) -> DoubleArray | None:
@@ -145,7 +145,6 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
         theta = initial_theta(network, seed)
         if config.init == "zero":
             theta[:] = 0
-    before = checkpoint.config if checkpoint else None
     normalizer = None
     if network.get("normalize"):
         normalizer = Normalizer(network["inputs"], config.obs_std_floor)
@@ -153,7 +152,7 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
         others = {*network["shared"], *custom.untrained} if custom else set[str]()
         try:
             theta = flatten(network, {name: saved[name] for name in saved if name not in others})
-            if normalizer and checkpoint and before and before.obs_norm:
+            if normalizer and checkpoint and checkpoint.config:
                 normalizer.load(checkpoint.normalizer or {})
         except ValueError as error:
             given = f"--net {config.net}" if config.net else f"--env-name {config.env_name}"
@@ -162,7 +161,7 @@ def make_policy(config: Config, checkpoint: Checkpoint | None) -> Policy:
             ) from error
     vbn_batch = None
     if network.get("vbn"):
-        if checkpoint and before and before.vbn:
+        if checkpoint and checkpoint.config:
             vbn_batch = cast(Tensor, checkpoint.vbn_batch).numpy()
         else:
             vbn_batch = _new_vbn_batch(config, environment)

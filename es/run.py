@@ -149,11 +149,6 @@ def _beside(path: Path, suffix: str) -> Path:
     return named.with_name(named.name + suffix)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a text file as a whole; raise OSError."""
-    replace(path, text.encode("utf-8", errors="replace"))
-
-
 # ---- the start ----
 
 
@@ -308,7 +303,7 @@ def write_settings(path: Path, config: Config, resumed: Checkpoint | None) -> No
             changed.append(in_one_line(f"# until update {resumed.counters.update}: {words}"))
     title = "\n".join([CHANGED, *changed]) if changed else TITLE
     with writable(path):
-        write_text(path / SETTINGS, write_toml(settings, title))
+        replace(path / SETTINGS, write_toml(settings, title).encode())
 
 
 def first_counters(config: Config, checkpoint: Checkpoint | None, *, resumed: bool) -> Counters:
@@ -430,14 +425,13 @@ def update_follows(config: Config, counters: Counters) -> bool:
 
 def limits(config: Config, counters: Counters, path: Path) -> RunLimits:
     """Return where the run in the directory `path` ends, for the live view."""
+    updates = config.max_gradient_updates
     possible = {
-        "update": config.max_gradient_updates,
+        "update": None if updates == Config.max_gradient_updates else updates,  # it is no aim
         "frames": config.max_frames,
         "minutes": config.max_minutes,
     }
     caps = {name: limit for name, limit in possible.items() if limit is not None}
-    if caps["update"] == Config.max_gradient_updates:
-        del caps["update"]  # the default limit is no aim
     title = config.env_name
     if counters.phase:
         title += f", phase {counters.phase} of {len(config.phase)}"

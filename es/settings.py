@@ -13,7 +13,6 @@ import json
 import os
 import re
 import tomllib
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,9 +84,9 @@ class Parser(argparse.ArgumentParser):
     def add_fields(self, settings: type, *, hidden: bool = False) -> None:
         """Add a flag for each field of a dataclass, made by `es.config.option`."""
         self.usage = "%(prog)s [FLAGS]"
-        annotations, groups = typing.get_type_hints(settings), dict[str, Any]()
+        groups = dict[str, Any]()
         for field in dataclasses.fields(settings):
-            about, kind = field.metadata, Kind.of(annotations[field.name])
+            about, kind = field.metadata, Kind.of(field.type)
             if field.name == "phase":  # tables are not written on a command line
                 continue
             if about["group"] not in groups:

@@ -1,7 +1,5 @@
 """Search for hyperparameters: python sweep.py --help."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import inspect
@@ -83,7 +81,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
     with open_directory(sweep.directory, "--dir"), study.open_study(sweep) as found:
         console = Console(silent=sweep.base.silent)
 
-        def tell(trial: FrozenTrial) -> None:
+        def tell(trial: "FrozenTrial") -> None:
             study.write_tables(found, sweep)
             console.say(study.describe_trial(trial, study.best_trial(found)))
 
@@ -101,7 +99,7 @@ def run(argv: Sequence[str], interrupts: Interrupts) -> int:
         return 0
 
 
-def plan(argv: Sequence[str]) -> Sweep:
+def plan(argv: Sequence[str]) -> "Sweep":
     """Return what a command line asks for; nothing on disk is changed. Raise UsageError."""
     flags, base, given = read_flags(argv)
     if importlib.util.find_spec("optuna") is None:

@@ -460,9 +460,7 @@ class Trainer:
         return files
 
     def _checkpoint(self) -> Checkpoint:
-        policy, relative_sigma = self.policy, None
-        if self.strategy.relative_sigma is not None:
-            relative_sigma = torch.from_numpy(self.strategy.relative_sigma.copy())
+        policy, relative_sigma = self.policy, self.strategy.relative_sigma
         parameters = unflatten(policy.network, policy.theta)
         if policy.custom:
             untrained = policy.custom.untrained
@@ -473,16 +471,17 @@ class Trainer:
             counters=self.counters,
             optimizer=copy.deepcopy(self.strategy.optimizer.moments),
             normalizer=policy.normalizer.state() if policy.normalizer else None,
-            relative_sigma=relative_sigma,
+            relative_sigma=(
+                None if relative_sigma is None else torch.from_numpy(relative_sigma.copy())
+            ),
             vbn_batch=None if policy.vbn_batch is None else torch.from_numpy(policy.vbn_batch),
         )
 
     def _save_again(self, *, is_best: bool, **changed: Any) -> None:
         """Save the state with changed counters, and report the evaluation of its parameters."""
         seconds = time.monotonic() - self._start
-        evaluation: dict[str, Any] | None = None
-        if self.evaluated:
-            evaluation = describe_evaluation(self.counters, self.evaluated.returns)
+        evaluated = self.evaluated
+        evaluation = evaluated and describe_evaluation(self.counters, evaluated.returns)
         self.counters = self.counters._replace(wall_seconds=seconds, **changed)
         self.saved = self.saved._replace(counters=self.counters, solved=self.solved)
         names = (BEST, LATEST) if is_best else (LATEST,)

@@ -19,7 +19,7 @@ AUTO, LOCAL = "auto", "local"
 NOT_SENT = ["*.safetensors", "*.pth", "/checkpoints/", ".*/"]
 CONNECT_SECONDS = 5.0
 DELETE_SECONDS = 3.0
-LONGEST = 300  # characters of a message of Ray
+LONGEST_CAUSE = 300  # characters of a message of Ray
 
 
 def connect(address: str, folder: str | None, *, cpus: int, variables: Mapping[str, str]) -> None:
@@ -87,7 +87,7 @@ def folders_without_code(project: Path) -> list[str]:
 
 
 def _refusal(address: str, error: Exception) -> str:
-    said = " ".join(str(error).split())[:LONGEST]
+    said = " ".join(str(error).split())[:LONGEST_CAUSE]
     if address == LOCAL:
         return f"--ray {address}: Ray cannot be started here ({said})"
     if isinstance(error, OSError):  # as Ray's own ConnectionError is

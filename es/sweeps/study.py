@@ -19,13 +19,13 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from es.checkpoint import LATEST
+from es.checkpoint import LATEST, replace
 from es.config import Config, flag
 from es.errors import Interrupts, RunError, UsageError, command, counted, in_one_line
 from es.reports import plot
 from es.reports.console import Console
 from es.rollouts.processes import end_group, starting_helper
-from es.run import how_to_watch, write_text
+from es.run import how_to_watch
 from es.settings import write_toml
 from es.sweeps.space import Space, base_params
 from es.sweeps.trial import MILESTONES, Milestone, Value, run_trial, trial_settings
@@ -290,10 +290,10 @@ def write_tables(study: optuna.Study, sweep: Sweep) -> None:
         state, seconds = trial.state.name.lower(), round(_seconds(trial), 3)
         frames, reason = trial.user_attrs[FRAMES], trial.user_attrs.get(REASON)
         rows.writerow([trial.number, state, value, frames, seconds, *params, reason])
-    write_text(sweep.directory / TABLE, text.getvalue())
+    replace(sweep.directory / TABLE, text.getvalue().encode())
     if best := best_trial(study):
         settings = _best_settings(sweep, best, len(done))
-        write_text(sweep.directory / BEST_SETTINGS, settings)
+        replace(sweep.directory / BEST_SETTINGS, settings.encode())
 
 
 def _seconds(trial: FrozenTrial) -> float:
