@@ -104,10 +104,7 @@ def export(config: Config, checkpoint: Checkpoint | None) -> None:
 
 
 def count_differences(
-    policy: Policy,
-    bare: gymnasium.Env,
-    play: Play,
-    initial_state: Tensor,
+    policy: Policy, bare: gymnasium.Env, play: Play, initial_state: Tensor
 ) -> int:
     """Play the policy; return in how many of STEPS steps the file would act differently.
 

@@ -15,15 +15,7 @@ from torch import nn
 
 from es.environments.spaces import describe_actions
 from es.envs import Preprocessor, describe_env, make_bare_env
-from es.export import (
-    ActionDecoder,
-    ExportedPolicy,
-    View,
-    as_tensors,
-    inputs,
-    player,
-    to_onnx,
-)
+from es.export import ActionDecoder, ExportedPolicy, View, as_tensors, inputs, player, to_onnx
 from es.networks import actors, outputs_needed
 from es.networks.kernels import choose
 from es.policy import load_policy

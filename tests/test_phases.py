@@ -162,10 +162,7 @@ def test_a_phase_may_remove_a_setting(program):
         ("after-updates = 1\nlr = 'a'", "lr = 'a' must be a number"),
         ("after-updates = 1\nlr = -1", "[[phase]] 1: --lr -1.0 must be from"),
         ("after-updates = 1\nhidden-sizes = []", "hidden-sizes cannot change"),
-        (
-            "after-updates = 1\nn = 7",
-            "--n 7 must be even, or give --sampling gaussian; --n 7 is",
-        ),
+        ("after-updates = 1\nn = 7", "--n 7 must be even, or give --sampling gaussian; --n 7 is"),
         (
             "after-updates = 1\nenv-kwargs = ['a=1']",
             "[[phase]] 1: --env-name CartPole-v1 --env-kwargs a=1: ",

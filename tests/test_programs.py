@@ -17,8 +17,7 @@ SLOW = ("--env-name", "tests.slow:Slow-v0", "--small-net", "--n", 4, "--run-dir"
 
 
 @pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGINT, marks=pytest.mark.picture), signal.SIGTERM],
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.picture), signal.SIGTERM]
 )
 def test_an_interrupt_of_the_whole_group_saves_and_leaves_nothing(start, number):
     process = start(*ENDLESS, "--workers", 2)

@@ -79,11 +79,7 @@ def test_a_file_system_without_locks_is_used(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("path", "reason"),
-    [
-        ("file/run", "[nN]ot a directory"),
-        ("file", "not a directory"),
-    ],
+    ("path", "reason"), [("file/run", "[nN]ot a directory"), ("file", "not a directory")]
 )
 def test_a_directory_that_cannot_be_written_is_an_error(tmp_path, path, reason):
     (tmp_path / "file").write_text("")

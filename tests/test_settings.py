@@ -210,8 +210,7 @@ def test_settings_that_change_nothing_of_a_checkpoint():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("env_name", "m:E-v0"), ("net", "m:N"), ("env_wrapper", ("m:W", "x=1"))],
+    ("name", "value"), [("env_name", "m:E-v0"), ("net", "m:N"), ("env_wrapper", ("m:W", "x=1"))]
 )
 def test_a_checkpoint_imports_modules_only_with_trust(name, value):
     path = restorable(**{name: value})

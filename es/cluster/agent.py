@@ -34,11 +34,7 @@ class Agent:
     """A node's workers. The arguments are those of the `RayPool`; workers: a number."""
 
     def __init__(
-        self,
-        workers: int,
-        recipe: bytes,
-        preload: Sequence[str],
-        settings: Mapping[str, Any],
+        self, workers: int, recipe: bytes, preload: Sequence[str], settings: Mapping[str, Any]
     ) -> None:
         # Otherwise every worker process runs the actor's main program, which imports Ray.
         vars(sys.modules["__main__"]).pop("__file__", None)

@@ -31,11 +31,7 @@ class RemotePool(Pool):
     """
 
     def __init__(
-        self,
-        make: Callable[..., Any],
-        *,
-        patience: float = 0.0,
-        say: Callable[[str], None] = print,
+        self, make: Callable[..., Any], *, patience: float = 0.0, say: Callable[[str], None] = print
     ) -> None:
         self._make, self._patience, self._say = make, patience, say
         self._link: Connection | None = None

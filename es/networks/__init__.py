@@ -45,9 +45,7 @@ def split(network: Mapping[str, Any], theta: FloatArray) -> dict[str, FloatArray
 
 
 def make_actor(
-    network: Mapping[str, Any],
-    vbn_batch: FloatArray | None = None,
-    custom: "Custom | None" = None,
+    network: Mapping[str, Any], vbn_batch: FloatArray | None = None, custom: "Custom | None" = None
 ) -> "MLPActor | ConvLSTMActor | TorchActor":
     """Make the actor of the described network.
 

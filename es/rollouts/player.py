@@ -7,15 +7,7 @@ import numpy as np
 from es.algorithm.noise import DoubleArray, draw, perturb
 from es.errors import TaskError, episode_trace, is_interrupt, summary_of
 from es.rollouts.episode import Environment, as_number, close, rollout
-from es.rollouts.tasks import (
-    Pool,
-    Progress,
-    Recipe,
-    Results,
-    Snapshot,
-    Task,
-    each_task,
-)
+from es.rollouts.tasks import Pool, Progress, Recipe, Results, Snapshot, Task, each_task
 
 NOTHING = np.zeros((2, 0))
 

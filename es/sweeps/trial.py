@@ -75,11 +75,7 @@ def run_trial(base: Config, params: Mapping[str, Any], link: Connection, reporte
 
 
 def play(
-    base: Config,
-    params: Mapping[str, Any],
-    link: Connection,
-    reported: int,
-    interrupts: Interrupts,
+    base: Config, params: Mapping[str, Any], link: Connection, reported: int, interrupts: Interrupts
 ) -> int:
     """Play a trial in its process, and send its end; return the exit status.
 

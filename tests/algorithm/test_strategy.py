@@ -8,13 +8,7 @@ from es.algorithm.shaping import SHAPINGS
 from es.algorithm.strategy import Strategy
 from es.config import Config
 from es.errors import RunError
-from tests.algorithm.formulas import (
-    RETURNS,
-    SIZE,
-    make,
-    noise_of,
-    theta,
-)
+from tests.algorithm.formulas import RETURNS, SIZE, make, noise_of, theta
 from tests.checkpoints import same
 
 

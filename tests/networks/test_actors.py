@@ -89,8 +89,7 @@ def read_only(x):
 
 
 @pytest.mark.parametrize(
-    "convert",
-    [np.float64, np.int64, np.uint8, lambda x: np.repeat(x, 2)[::2], list, read_only],
+    "convert", [np.float64, np.int64, np.uint8, lambda x: np.repeat(x, 2)[::2], list, read_only]
 )
 def test_the_mlp_takes_observations_of_any_type(convert):
     actor, expected = make_actor(MLP_NETWORK), make_actor(MLP_NETWORK)

@@ -45,11 +45,7 @@ def test_a_bug_is_one_line_and_the_traceback_of_the_users_own_code(program, plac
 
 @pytest.mark.parametrize(
     ("what", "words", "workers"),
-    [
-        ("exit", "SystemExit: 0", 0),
-        ("exit", "SystemExit: 0", 1),
-        ("break", "KeyboardInterrupt", 0),
-    ],
+    [("exit", "SystemExit: 0", 0), ("exit", "SystemExit: 0", 1), ("break", "KeyboardInterrupt", 0)],
 )
 def test_so_it_is_in_an_episode(program, workers, what, words):
     status, line, trace = awful(program, "place=step", f"what={what}", "first=2", workers=workers)

@@ -1,14 +1,7 @@
 import numpy as np
 import pytest
 
-from es.rollouts.tasks import (
-    TASK,
-    UNPERTURBED,
-    ByValue,
-    Task,
-    each_task,
-    training_tasks,
-)
+from es.rollouts.tasks import TASK, UNPERTURBED, ByValue, Task, each_task, training_tasks
 
 MEMBERS = [(5, 1), (5, -1), (6, 1), (6, -1), UNPERTURBED]
 

@@ -19,15 +19,7 @@ from optuna.trial import TrialState
 from es.config import Config
 from es.errors import Interrupts, RunError, UsageError
 from es.sweeps.space import Space
-from es.sweeps.study import (
-    FRAMES,
-    REASON,
-    RunningTrial,
-    Sweep,
-    open_study,
-    search,
-    write_tables,
-)
+from es.sweeps.study import FRAMES, REASON, RunningTrial, Sweep, open_study, search, write_tables
 from es.sweeps.trial import Milestone, Value
 from tests.fakes import start_lasting
 from tests.processes import all_gone, wait_until
