@@ -31,7 +31,7 @@ from es.algorithm.noise import DoubleArray, FloatArray
 from es.checkpoint import Counters
 from es.config import FIELDS, Config
 from es.errors import Interrupts, RunError, UsageError, naming_limits
-from es.rollouts.processes import connect, leave, limit_threads, start_interpreter
+from es.rollouts.processes import connect_to_starter, leave, limit_threads, start_interpreter
 from es.settings import KEYWORDS, errors_in_keywords, from_keywords, read_config, resolve
 
 if TYPE_CHECKING:  # torch and rich, which the caller may not need
@@ -320,7 +320,7 @@ def child() -> None:
         return ConsoleOfCaller(send, silent=config.silent)
 
     with suppress(EOFError, OSError), Interrupts() as interrupts:  # the caller may end
-        link = connect()
+        link = connect_to_starter()
         given, follows = link.recv()
         try:
             with naming_limits():

@@ -93,7 +93,7 @@ def program(capfd: pytest.CaptureFixture[str]) -> Program:
 def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts the program in a process group of its own, which does not outlive the test."""
     started: list[subprocess.Popen[str]] = []
-    # The door does not search the project's folder, where the environments of the tests lie.
+    # The program does not search the project's folder, where the environments of the tests lie.
     Path("tests").symlink_to(ROOT / "tests")
 
     def run(*arguments: object) -> subprocess.Popen[str]:

@@ -70,19 +70,14 @@ class Hanging(Moody):
         time.sleep(3600)
 
 
-class Dying(Counting):
-    """Kills its process in an episode whose seed is 13, by the signal or else with exit code 3."""
+class Killed(Moody):
+    def fail(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    def __init__(self, number: int | None) -> None:
-        super().__init__()
-        self.number = number
 
-    def reward(self, action: float, over: bool) -> float:
-        if self.seed == 13:
-            if self.number is None:
-                os._exit(3)
-            os.kill(os.getpid(), self.number)
-        return super().reward(action, over)
+class Exiting(Moody):
+    def fail(self) -> None:
+        os._exit(3)
 
 
 class Refusing(Counting):
@@ -165,8 +160,6 @@ def recipe(env: type = Counting, *arguments: Any, **keywords: Any) -> Recipe:
     return Recipe(partial(env, *arguments, **keywords), Summing)
 
 
-KILLED = recipe(Dying, signal.SIGKILL)
-EXITED = recipe(Dying, None)
 SNAPSHOT = Snapshot(np.linspace(0, 1, 10, dtype=np.float32), 0.1)
 TASKS = make_tasks([(100 + i // 2, 1 - 2 * (i % 2)) for i in range(10)], range(10), 1000)
 

@@ -78,12 +78,10 @@ def test_a_file_system_without_locks_is_used(monkeypatch):
     assert open_and_close("run") == Path("run.2")
 
 
-@pytest.mark.parametrize(
-    ("path", "reason"), [("file/run", "[nN]ot a directory"), ("file", "not a directory")]
-)
-def test_a_directory_that_cannot_be_written_is_an_error(tmp_path, path, reason):
+@pytest.mark.parametrize("path", ["file/run", "file"])
+def test_a_directory_that_cannot_be_written_is_an_error(tmp_path, path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match=rf"--run-dir .* cannot be written \(.*({reason})"):
+    with pytest.raises(UsageError, match=r"--run-dir .* cannot be written \(.*[nN]ot a directory"):
         run.open_new(tmp_path / path)
 
 

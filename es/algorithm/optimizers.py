@@ -43,7 +43,7 @@ class Optimizer:
 
     def step(self, gradient: torch.Tensor, lr: float) -> None:
         """Change the parameter in place."""
-        downhill, decay = -gradient, self._settings.weight_decay
+        decay = self._settings.weight_decay
         if not self.moments:
             self.moments = {
                 name: torch.tensor(0.0) if name == "step" else torch.zeros_like(self._parameter)
@@ -51,29 +51,29 @@ class Optimizer:
             }
         parameter = [self._parameter]
         if self._name == "clipup":
-            self._clipup(downhill, lr)
+            self._clipup(gradient, lr)
         elif self._name == "sgd":
             sgd(
-                parameter, [downhill], [self.moments.get("momentum_buffer")], lr=lr,
+                parameter, [gradient], [self.moments.get("momentum_buffer")], lr=lr,
                 momentum=self._settings.momentum, weight_decay=decay, dampening=0, nesterov=False,
-                maximize=False,
+                maximize=True,
             )  # fmt: skip
         else:
             step, first, second = ([self.moments[name]] for name in ADAM)
             adam(
-                parameter, [downhill], first, second, [], step, lr=lr, beta1=0.9, beta2=0.999,
+                parameter, [gradient], first, second, [], step, lr=lr, beta1=0.9, beta2=0.999,
                 eps=1e-8, weight_decay=decay, decoupled_weight_decay=self._name == "adamw",
-                amsgrad=False, maximize=False,
+                amsgrad=False, maximize=True,
             )  # fmt: skip
 
-    def _clipup(self, downhill: torch.Tensor, lr: float) -> None:
+    def _clipup(self, gradient: torch.Tensor, lr: float) -> None:
         """Step by ClipUp (Toklu et al. 2020, algorithm 1): only the gradient's direction counts.
 
         lr: the length that the gradient adds to the velocity, which is the step. Weight decay stays
         out of the gradient: it would depend on the scale of the utilities.
         """
         velocity = self.moments["velocity"]
-        velocity.mul_(CLIPUP_MOMENTUM).sub_(downhill, alpha=lr / norm(downhill))
+        velocity.mul_(CLIPUP_MOMENTUM).add_(gradient, alpha=lr / norm(gradient))
         velocity.mul_(min(1.0, self._settings.max_speed / max(norm(velocity), 1e-30)))
         self._parameter.mul_(1 - lr * self._settings.weight_decay).add_(velocity)
 

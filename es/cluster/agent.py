@@ -69,7 +69,7 @@ class Agent:
             self._indexes = self._indexes[:0]
         self._indexes = np.concatenate([self._indexes, tasks["index"]])
         self._pool.add(tasks)
-        results, error, start = self._no_results.copy(), None, time.monotonic()
+        results, error, start = self._no_results, None, time.monotonic()
         try:
             while self._pool.unfinished > unfinished and (
                 not len(results) or time.monotonic() - start < REPORT_SECONDS

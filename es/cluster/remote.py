@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from es.errors import ClusterError, RunError
-from es.rollouts.processes import connect, end_group, leave, start_interpreter
+from es.rollouts.processes import connect_to_starter, end_group, leave, start_interpreter
 from es.rollouts.tasks import FAILURES, Pool, Progress, Results, Snapshot, Tasks
 
 SERVER = "from es.cluster.remote import serve; serve()"
@@ -125,7 +125,7 @@ def serve() -> None:
     """Serve the program that has started this process by `start_interpreter`."""
     ended = (EOFError, BrokenPipeError, ConnectionResetError)  # the program wants no more
     with suppress(*ended):
-        link = connect()
+        link = connect_to_starter()
         try:
             _serve(link)
         except ended:

@@ -80,9 +80,7 @@ class MLPActor(NetworkActor):
         scratch = aligned(sum(map(padded, widths[:-1])) + widths[-1])
         super().__init__(network, scratch[-widths[-1] :])
         plan = np.array([kernels.ACTIVATIONS.index(network["activation"]), *widths])
-        self._pack: Callable[[FloatArray], None] = lambda theta: kernels.pack_mlp(
-            theta, plan, weights
-        )
+        self._plan, self._weights = plan, weights
         self._forward: Callable[[np.ndarray], Any] = partial(kernels.mlp, weights, plan, scratch)
         if self._statistics is not None:
             self._forward = partial(
@@ -96,7 +94,7 @@ class MLPActor(NetworkActor):
     def load(self, theta: FloatArray) -> None:
         """Use theta: (P,) float32."""
         assert theta.size == self._size
-        self._pack(theta)
+        kernels.pack_mlp(theta, self._plan, self._weights)
 
     def act(self, observation: np.ndarray) -> Any:
         """Return the action for an observation; raise MisfitError if it does not fit."""

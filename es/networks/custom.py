@@ -1,6 +1,6 @@
 """Networks given by --net: torch modules of the user's, played as they are.
 
-Only workers that play such a network import this module, and torch.
+Workers import this module, and torch, only if they play such a network.
 """
 
 import math

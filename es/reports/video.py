@@ -18,7 +18,7 @@ from es.checkpoint import Checkpoint, require_writable, save, writable
 from es.envs import make_env
 from es.errors import UsageError, summary_of
 from es.reports import VIDEOS
-from es.rollouts.processes import Helper, last_line
+from es.rollouts.processes import Helper, last_error_line
 
 SMALLEST_SIDE, LARGEST_SIDE = 400, 1600  # pixels
 CAPTION_HEIGHT = 28  # pixels, above the picture
@@ -268,7 +268,7 @@ class Video:
         if process is None:
             return
         process.communicate()
-        line = last_line(self._errors)
+        line = last_error_line(self._errors)
         if process.returncode:
             self.discard()
             raise UsageError(f"--video {self.path}: cannot be written (ffmpeg: {line})")

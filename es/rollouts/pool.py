@@ -3,7 +3,7 @@
 Workers are started once and kept. A lost worker is replaced and its task played again, which
 changes no result: an episode depends on its task alone. The parameters lie in shared memory, so
 only tasks and results are sent. All workers read tasks from one pipe, so a free one need not wait
-for the master, and takes no tasks in advance that would be lost if it died.
+for the master. Of short episodes, it takes two at a time.
 """
 
 import os
@@ -14,6 +14,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import connection
 from typing import Any
 
@@ -57,11 +58,9 @@ class Worker:
     def receive(self) -> list[bytes]:
         """Return the messages that have arrived. Raise EOFError or OSError if the worker died."""
         messages = [self.link.recv_bytes()]
-        try:
+        with suppress(EOFError, OSError):  # the next call raises it again
             while self._poll.poll(0):
                 messages.append(self.link.recv_bytes())
-        except (EOFError, OSError):  # the next call raises it again
-            pass
         return messages
 
     def kill(self) -> None:
@@ -116,7 +115,6 @@ class WorkerPool(Pool):
         self._workers: dict[int, Worker] = {}
         self._selector = selectors.DefaultSelector()
         self._batch = self._finished = self._failed_starts = 0
-        self._started = time.monotonic()
         self._tasks, self._results = np.zeros(0, TASK), np.zeros(0, result_type(inputs))
         self._failures: Counter[int] = Counter()  # by task
         try:

@@ -136,7 +136,7 @@ def starting_helper() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
-def become_helper() -> None:
+def become_worker() -> None:
     """Leave the terminal's signals to the master, and end this process's group with the master."""
     # The last two would stop a group in the background that uses the terminal.
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU):
@@ -203,11 +203,11 @@ class Helper(subprocess.Popen[bytes]):
         status = self.poll()
         end_group(self.pid)
         self.communicate()
-        words = last_line(self._errors)
+        words = last_error_line(self._errors)
         return in_one_line(words) or f"status {status}" if status else ""
 
 
-def last_line(errors: IO[bytes]) -> str:
+def last_error_line(errors: IO[bytes]) -> str:
     """Return the last line that a process has written to its standard error; close the file."""
     with errors:
         errors.seek(0)
@@ -234,7 +234,7 @@ def start_interpreter(code: str) -> tuple[subprocess.Popen[bytes], connection.Co
     return process, link
 
 
-def connect() -> connection.Connection:
+def connect_to_starter() -> connection.Connection:
     """Return the connection to the program that has started this interpreter.
 
     Modules are searched where that program searches them. Raise EOFError if it has ended.

@@ -17,7 +17,7 @@ import numpy as np
 from es.errors import episode_trace, summary_of
 from es.rollouts.episode import close
 from es.rollouts.player import Player
-from es.rollouts.processes import become_helper, end_group
+from es.rollouts.processes import become_worker, end_group
 from es.rollouts.tasks import TASK, Recipe, Snapshot, each_task
 
 IDLE = -1
@@ -88,7 +88,7 @@ def work(link: Connection, recipe: Recipe, shared: Shared, number: int) -> None:
 
 def _serve(link: Connection, recipe: Recipe, shared: Shared, number: int) -> None:
     try:
-        become_helper()
+        become_worker()
         player = Player(recipe)
     except BaseException as error:
         _send_failure(link, error)

@@ -13,14 +13,14 @@ from es.rollouts.player import InProcessPool
 from es.rollouts.tasks import TASK, Snapshot
 from es.rollouts.worker import IDLE
 from tests.fakes import (
-    EXITED,
-    KILLED,
     SNAPSHOT,
     TASKS,
     UNLUCKY,
     Exclusive,
+    Exiting,
     Forking,
     Hanging,
+    Killed,
     Raising,
     Refusing,
     Starting,
@@ -89,7 +89,8 @@ def test_the_signals_of_the_terminal_do_not_reach_workers(pool):
     assert steady.pids == pids
 
 
-def test_close_lets_idle_workers_close_their_environment(pool, tmp_path):
+def test_close_lets_idle_workers_close_their_environment(pool, tmp_path, monkeypatch):
+    monkeypatch.setattr("es.rollouts.pool.CLOSE_SECONDS", 240)  # also on a busy machine
     log = tmp_path / "log"
     idle = pool(recipe(log=str(log)))
     idle.evaluate(SNAPSHOT, TASKS)
@@ -150,8 +151,8 @@ def test_a_pool_none_of_whose_workers_can_be_started_says_so_briefly(pool):
 @pytest.mark.parametrize(
     ("made_of", "cause"),
     [
-        (KILLED, r"died \(signal SIGKILL\)"),
-        (EXITED, r"died \(exit code 3\)"),
+        (recipe(Killed), r"died \(signal SIGKILL\)"),
+        (recipe(Exiting), r"died \(exit code 3\)"),
         (recipe(Raising), r"failed \(ValueError: unlucky\)"),
         (recipe(Hanging), r"was ended: its episode took over 2 s \(--rollout-timeout\)"),
     ],
@@ -207,14 +208,6 @@ def test_a_task_that_died_with_its_worker_unnoticed_is_played(pool):
     assert robbed.results()["index"].tolist() == list(range(10))
 
 
-def test_a_result_of_an_earlier_batch_is_not_taken(pool):
-    """What was played a second time may come when the next batch is under way."""
-    late = pool(workers=1)
-    late.evaluate(SNAPSHOT, TASKS)
-    late._write(late._tasks[9:])
-    assert same_results(late.evaluate(SNAPSHOT, OTHER_TASKS), expected(OTHER_TASKS))
-
-
 @pytest.mark.parametrize("forks", [False, True])
 @pytest.mark.parametrize("ended", ["busy", "free", "killed"])
 def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_path, ended, forks):
@@ -231,4 +224,4 @@ def test_workers_take_with_them_what_their_environments_have_started(pool, tmp_p
         wait_until(lambda: leaving._shared.playing[0] != IDLE)
     leaving.close()
     assert len(pids.read_text().split()) >= (2 if ended == "killed" else 1)
-    wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]), 30)
+    wait_until(lambda: all_gone([int(pid) for pid in pids.read_text().split()]))

@@ -35,11 +35,6 @@ def test_members_have_their_noise_and_share_episodes_as_asked(seeding, who, epis
     assert not {*tasks["episode_seed"].tolist()} & {*later["episode_seed"].tolist()}
 
 
-def test_perturbations_without_a_mirror_image_play_episodes_of_their_own():
-    tasks = training_tasks(1, 2, [(5, 1), (6, 1), (7, 1), UNPERTURBED], 50)
-    assert len({*tasks["episode_seed"].tolist()}) == 4
-
-
 @pytest.mark.parametrize("seeding", ["pair", "update", "independent"])
 def test_further_members_leave_the_tasks_before_them_as_they_are(seeding):
     first = [(5, 1), (5, -1), UNPERTURBED]
