@@ -44,9 +44,9 @@ def descendants(pid: int) -> list[int]:
         return []
 
 
-def wait_until(condition: Callable[[], Any]) -> None:
-    """Fails when the condition does not come true in four minutes."""
-    deadline = time.monotonic() + 240
+def wait_until(condition: Callable[[], Any], seconds: float = 240) -> None:
+    """Fails when the condition does not come true in time."""
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)

@@ -98,7 +98,7 @@ def test_nodes_that_die_and_join_change_no_result(start, program, cluster):
     rows = len((RUN / "progress.csv").read_text().splitlines())
     wait_until(lambda: has_rows(RUN, rows + 2))
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
     lines += out.splitlines()
     assert any("is lost" in line and "played again" in line for line in lines)

@@ -36,6 +36,7 @@ def test_whatever_happens_nothing_is_left_running(tmp_path):
             pool.results()
         signal.signal(signal.SIGALRM, before)
     wait_until(lambda: all_gone(family))
+    assert log.read_text().startswith("made\nmade\nclosed\n")  # by the idle one
     with (
         remote_pool(recipe(nonsense=1), say=lambda line: None) as pool,
         pytest.raises(RunError, match="unexpected keyword argument 'nonsense'"),

@@ -128,5 +128,5 @@ def test_a_program_that_is_killed_leaves_no_worker_and_nothing_that_these_have_s
     masters, *workers = [int(pid) for pid in Path("pids").read_text().split()]
     started = {*descendants(process.pid)} - {masters}
     process.kill()
-    wait_until(lambda: all_gone([*started, *workers]))
+    wait_until(lambda: all_gone([*started, *workers]), 30)
     os.kill(masters, signal.SIGKILL)  # its environment has been closed, and has left this

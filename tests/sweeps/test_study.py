@@ -158,4 +158,4 @@ def test_a_trial_that_dies_takes_with_it_what_its_environment_has_started(tmp_pa
     theirs.close()
     assert not trial.receive()
     trial.tell(study)
-    wait_until(lambda: all_gone([int((tmp_path / "pid").read_text())]))
+    wait_until(lambda: all_gone([int((tmp_path / "pid").read_text())]), 30)
