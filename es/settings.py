@@ -348,8 +348,9 @@ def resolve(given: Mapping[str, Any], file: Mapping[str, Any]) -> tuple[Config, 
     for name, words in config.user_modules.items():
         if name not in given and name not in file and not config.trust:
             place = "[[phase]]" if name == "phase" else flag(name)
+            named = tuple(dict.fromkeys(word for word in words if ":" in word))
             raise UsageError(
-                f"--restore {path}: its {place} {shown(words)} would import a module. Give "
+                f"--restore {path}: its {place} {shown(named)} would import a module. Give "
                 "--trust if you trust the file"
             )
     _require_same(config, before)
