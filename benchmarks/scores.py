@@ -102,17 +102,11 @@ def ship(path: str, name: str, command: str | None) -> None:
 
 
 def slim(checkpoint: Checkpoint) -> Checkpoint:
-    """Return a checkpoint without the optimiser's state, and with float16 weights of the ConvLSTM.
-
-    It plays the same, and can be trained further.
-    """
+    """Return a checkpoint without the optimiser's state: it plays, and can be trained further."""
     assert checkpoint.config is not None
     left_out: Any = {name: FIELDS[name].default for name in (*LIMITS, *PLACES)}
     config = replace(checkpoint.config, **left_out)
-    parameters = checkpoint.parameters
-    if "conv1.weight" in parameters:
-        parameters = {name: tensor.half() for name, tensor in parameters.items()}
-    return checkpoint._replace(parameters=parameters, optimizer={}, config=config, solved=None)
+    return checkpoint._replace(optimizer={}, config=config, solved=None)
 
 
 if __name__ == "__main__":
