@@ -224,7 +224,8 @@ def test_a_checkpoint_imports_modules_only_with_trust(name, value):
 
 
 def test_a_phase_of_a_checkpoint_imports_modules_only_with_trust():
-    path = restorable(phase=({"after_updates": 1, "env_wrapper": ("m:W",)},))
+    weaker = [{"after_updates": k, "env_wrapper": ("m:W", f"force={3 - k}")} for k in (1, 2)]
+    path = restorable(phase=tuple(weaker))
     with pytest.raises(UsageError, match=r"its \[\[phase\]\] m:W would import a module"):
         resolve({"restore": path, "env_wrapper": ("n:V",)}, {})
     resolve({"restore": path, "trust": True}, {})

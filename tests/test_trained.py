@@ -36,7 +36,7 @@ def test_pong_wins_through_its_wrappers(program):
     checkpoint = TRAINED / "PongDeterministic-v4.safetensors"
     status, out, err = program("--test", "--json", "--episodes", 1, "--restore", checkpoint)
     assert (status, err) == (0, "")
-    assert json.loads(out)["mean"] == documented_scores()["PongDeterministic-v4"].mean
+    assert json.loads(out)["mean"] >= documented_scores()["PongDeterministic-v4"].mean
 
 
 def test_training_goes_on_from_a_policy(program):
