@@ -47,6 +47,7 @@ CHILD = (  # no traceback if Ctrl-C comes during the imports
     "from es.learning import child; child()"
 )
 CLOSE_SECONDS = 10.0
+_in_child = threading.Event()  # set in the process of a training
 
 
 # ---- what the child sends, beside Config and RunError ----
@@ -140,6 +141,11 @@ def learn(*, callback: Callback | None = None, **settings: Any) -> LearnedRun:
     Raise UsageError for settings that do not fit, before anything on the disk has changed, and
     RunError for what goes wrong later. Ctrl-C saves the run and raises KeyboardInterrupt.
     """
+    if _in_child.is_set():  # or each child would start the next one
+        raise UsageError(
+            "learn() was called by a module that a training imports. Put the call under "
+            "if __name__ == '__main__':"
+        )
     with errors_in_keywords():
         if callable(settings.get("env_name")):
             from es.envs import register_creator
@@ -303,6 +309,7 @@ def _read_history(path: Path) -> dict[str, DoubleArray]:
 
 def child() -> None:
     """Train for the program that has started this process by `start_interpreter`."""
+    _in_child.set()
     lock = threading.Lock()
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
 

@@ -205,6 +205,17 @@ def test_what_a_script_defines_is_an_error_in_a_process_of_multiprocessing(monke
             _pickle_definitions(config)
 
 
+def test_a_module_that_learns_when_it_is_imported_starts_no_chain_of_processes():
+    Path("own.py").write_text(
+        "open('imports', 'a').write('.')\n"
+        "assert len(open('imports').read()) < 5  # ends the chain, if there is one\n"
+        "from es import learn\n"
+        "learn(env_name='own:Mine-v0', workers=1)\n"
+    )
+    ended = run_python("import own", Path.cwd(), **IMPORTS)
+    assert "UsageError: learn() was called by a module that a training imports" in ended.stderr
+
+
 def test_an_environment_that_cannot_be_sent_is_an_error():
     class Locked(Awful):
         lock = threading.Lock()
