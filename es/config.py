@@ -34,8 +34,8 @@ class Check(NamedTuple):
 class Rule(NamedTuple):
     """A broken rule between settings.
 
-    message: the error's. settings: the fields of the rule. yielding: those that a lower layer loses
-    when a higher layer sets another field of the rule.
+    message: the error's. settings: the fields of the rule. yielding: those of them that are
+    dropped from a lower layer when a higher layer sets another one.
     """
 
     message: str
@@ -308,7 +308,7 @@ class Config:
         POSITIVE,
     )
     target_return: float | None = ending(
-        None, "End as soon as the policy's mean return over --eval-episodes reaches this.", AMOUNT
+        None, "End when two evaluations of --eval-episodes have this mean return.", AMOUNT
     )
 
     eval_episodes: int = evaluation(20, "Episodes of one evaluation.", COUNT)

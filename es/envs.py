@@ -167,8 +167,7 @@ def make_bare_env(
     arguments = f" --env-kwargs{arguments}" if arguments else ""
     mode = f" with render_mode={render_mode}" if render_mode else ""
     blame = as_usage_error(f"--env-name {env['id']}{arguments}: cannot be made{mode}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         with blame:
             # Not every environment has the argument render_mode.
             kwargs = {key: value for key, value in env["kwargs"].items() if key != LIMIT}
@@ -188,8 +187,7 @@ def load_creator(spec: EnvSpec) -> Callable[..., Any]:
     """Import and return what makes an environment, and keep simulators from printing."""
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of simulators' imports; Box2D crashes on an "error"
+    with warnings.catch_warnings(action="ignore"):  # Box2D crashes on an "error" while imported
         entry = spec.entry_point
         creator: Any = load_env_creator(entry) if isinstance(entry, str) else entry
     if mujoco := sys.modules.get("mujoco"):  # it prints, and writes a log in the current folder

@@ -245,8 +245,9 @@ class View(nn.Module):
     bare: the environment as `es.envs.make_bare_env` makes it. statistics: (2, inputs), means and
     1 / standard deviation, if observations are normalised. clip: their limit, in standard
     deviations. keeps_shape: as for `as_network_sees`. initial: the first state. For images: (3,),
-    running averages of their mean, their standard deviation and 1, where the last corrects the
-    others for their start at 0. Otherwise: (0,). Tests compare this with `es.envs.Preprocessor`.
+    running averages of their mean, their standard deviation and 1; divided by the last, the others
+    are free of the bias of their start at 0. Otherwise: (0,). Tests compare this with
+    `es.envs.Preprocessor`.
     """
 
     def __init__(

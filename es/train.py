@@ -52,8 +52,8 @@ from es.rollouts.tasks import (
 )
 from es.run import AdaptRecipe, Outcome, StartedRun
 
-# An evaluation may be cut short after 1 / FIRST_PART of its episodes, and at least FEWEST_EPISODES.
-FIRST_PART, FEWEST_EPISODES = 5, 5
+# An evaluation may be cut short after this part of its episodes, and at least so many.
+FIRST_PART, FEWEST_EPISODES = 0.2, 5
 
 AfterUpdate = Callable[[Record, "Trainer"], bool]
 
@@ -343,7 +343,7 @@ class Trainer:
         cap, seed = self.config.max_episode_length, self.strategy.seed
         tasks = evaluation_tasks(seed, update, first + count, cap)[first:]
         name = f"{name} after {counted(update, 'update')}"
-        few = max(FEWEST_EPISODES, count // FIRST_PART)
+        few = max(FEWEST_EPISODES, int(count * FIRST_PART))
         parts = (tasks,) if target == -math.inf else (tasks[:few], tasks[few:])
         returns, start = list[float](), time.monotonic()
         for part in parts:

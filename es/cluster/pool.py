@@ -115,7 +115,7 @@ class RayPool:
             raise
 
     def evaluate(self, snapshot: Snapshot, tasks: Tasks, progress: Progress) -> Results:
-        """Play tasks and return their results, (k,), in task order. Their indexes are set.
+        """Play tasks and return their results, (k,), in task order. Set the index of each task.
 
         Raise TaskError if an episode cannot be played, ClusterError if there is no worker for long.
         """

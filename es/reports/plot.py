@@ -101,8 +101,8 @@ def read_table(path: Path) -> dict[str, DoubleArray]:
 
     Raise OSError, or ValueError if the file is no such table.
     """
-    with path.open(encoding="utf-8") as file, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a table without rows
+    # NumPy warns of a table without rows.
+    with path.open(encoding="utf-8") as file, warnings.catch_warnings(action="ignore"):
         names = file.readline().strip().split(",")
         if "update" not in names:
             raise ValueError("it has no column update")

@@ -126,9 +126,9 @@ def starting_helper() -> Iterator[None]:
 
     A start of a worker may start the fork server again, which may have been killed.
     """
-    with variables(importing_variables()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # resource_tracker warns when it is started again
-        resource_tracker.ensure_running()  # first, since it unblocks the signals
+    with variables(importing_variables()), warnings.catch_warnings(action="ignore"):
+        # First, since it unblocks the signals. It warns when it is started again.
+        resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             yield
@@ -215,9 +215,10 @@ def last_error_line(errors: IO[bytes]) -> str:
 
 
 def start_interpreter(code: str) -> tuple[subprocess.Popen[bytes], connection.Connection]:
-    """Start a Python that runs `code`, which calls `connect`; return it and the connection to it.
+    """Start a Python that runs `code`; return it and the connection to it.
 
-    It is in a session of its own: Ctrl-C in the terminal is for this process alone.
+    The code calls `connect_to_starter`. The Python is in a session of its own: Ctrl-C in the
+    terminal is for this process alone.
     """
     ours, theirs = socket.socketpair()
     with theirs:

@@ -303,7 +303,7 @@ def _seconds(trial: FrozenTrial) -> float:
 def conclude(study: optuna.Study, sweep: Sweep, console: Console) -> str:
     """Say what was found, and draw importances; return the last line to say.
 
-    Raises RunError if no trial is complete.
+    Raise RunError if no trial is complete.
     """
     best = best_trial(study)
     if best is None:
@@ -360,8 +360,7 @@ def _draw_importance(study: optuna.Study, sweep: Sweep) -> str:
     from optuna.visualization.matplotlib import plot_param_importances
 
     matplotlib.use("agg")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that this is experimental
+    with warnings.catch_warnings(action="ignore"):  # that this is experimental
         evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=GOOD)
         axes = plot_param_importances(study, evaluator=evaluator)
     figure = axes.get_figure(root=True)
