@@ -523,7 +523,7 @@ class Config:
             timed = ("rollout_timeout", "workers")
             yield Rule(message + "Give one of them", timed, yielding=timed)
         if self.mode != "train" and not self.restore:
-            message = f"--{self.mode} needs --restore CHECKPOINT, the policy to play"
+            message = f"--{self.mode} needs --restore CHECKPOINT, the policy"
             yield Rule(message, ("test", "export"))
         if self.test and self.export is not None:
             message = f"--test and --export {self.export} are two commands. Give one of them"

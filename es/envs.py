@@ -216,9 +216,17 @@ def check_first_step(env: gymnasium.Env, name: str) -> bool:
 def _first_step(env: gymnasium.Env) -> list[Any]:
     seed_shared_generators(0)
     env.action_space.seed(0)
-    first, _ = env.reset(seed=0)
-    before = _numbers(first, env.observation_space)
-    observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+    begun = env.reset(seed=0)
+    if not isinstance(begun, tuple) or len(begun) != 2:
+        raise MisfitError("its reset() does not return (observation, info)")
+    before = _numbers(begun[0], env.observation_space)
+    outcome = env.step(env.action_space.sample())
+    if len(outcome) != 5:
+        raise MisfitError(
+            f"its step() returns {len(outcome)} values, not (observation, reward, terminated, "
+            "truncated, info)"
+        )
+    observation, reward, terminated, truncated, _ = outcome
     after = _numbers(observation, env.observation_space)
     if not np.isfinite(paid := as_number(reward)):
         raise MisfitError(f"its reward is {reward}, not a finite number")

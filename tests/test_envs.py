@@ -172,7 +172,8 @@ NEXT: Any = (OBSERVATION, 1.0, False, False, {})
     ("first", "outcome", "words"),
     [
         (burn, NEXT, "RuntimeError: motor on fire"),
-        (FIRST, (OBSERVATION, 1.0, False, {}), "not enough values to unpack"),
+        (OBSERVATION, NEXT, r"its reset\(\) does not return \(observation, info\)"),
+        (FIRST, (OBSERVATION, 1.0, False, {}), r"its step\(\) returns 4 values, not \(observation"),
         ((np.zeros(3), {}), NEXT, r"shape \(3,\) .* numbers in the shape \(2,\)"),
         (FIRST, (np.array([0, np.inf]), 1.0, False, False, {}), "not finite"),
         (FIRST, (OBSERVATION, np.nan, False, False, {}), "reward is nan"),
