@@ -308,7 +308,7 @@ class Config:
         POSITIVE,
     )
     target_return: float | None = ending(
-        None, "End when two evaluations of --eval-episodes have this mean return.", AMOUNT
+        None, "End when two evaluations of --eval-episodes reach this mean return.", AMOUNT
     )
 
     eval_episodes: int = evaluation(20, "Episodes of one evaluation.", COUNT)
