@@ -156,7 +156,8 @@ def load_toml(path: str, source: str) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"{source}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:  # bad syntax, bytes or numbers; too deep
-        raise UsageError(f"{source}: is not valid TOML ({error})") from error
+        hint = 'Strings need quotes, as in optimizer = "adam"'
+        raise UsageError(f"{source}: is not valid TOML ({error}). {hint}") from error
 
 
 def read_toml(path: str, source: str) -> dict[str, Any]:
