@@ -11,6 +11,7 @@ In the project's folder, watch a policy walk in a harness:
         --env-wrapper examples.harness:Harness strength=0.025
 """
 
+import math
 from typing import Any
 
 import gymnasium
@@ -21,13 +22,24 @@ TURN, TURN_DAMPING = 400.0, 20.0  # Nm per radian, and per radian a second
 
 
 class Harness(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Draw the trunk towards upright, and upwards to its height at the start, by springs."""
+    """Draw the trunk towards upright, and upwards to its height at the start, by springs.
 
-    def __init__(self, env: gymnasium.Env[Any, Any], strength: float) -> None:
+    strength: of the springs at the start of an episode. half_life: the steps in which it halves.
+    Then an episode lasts the longer, the weaker a harness the policy can walk in.
+    """
+
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], strength: float, half_life: float = math.inf
+    ) -> None:
         super().__init__(env)
         simulation: Any = env.unwrapped
-        self.data, self.strength = simulation.data, strength
-        self.height = simulation.init_qpos[2]
+        self.data, self.height = simulation.data, simulation.init_qpos[2]
+        self.first_strength = self.strength = strength
+        self.decay = 0.5 ** (1 / half_life)
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        self.strength = self.first_strength
+        return self.env.reset(**options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         trunk = self.data.body("torso")
@@ -37,4 +49,5 @@ class Harness(gymnasium.Wrapper[Any, Any, Any, Any]):
         force = 0, 0, lift
         torque = TURN * np.array((y, -x, 0)) - TURN_DAMPING * turning  # its cross product with z
         trunk.xfrc_applied[:] = self.strength * np.array((*force, *torque))
+        self.strength *= self.decay
         return self.env.step(action)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -142,3 +143,16 @@ def test_the_policy_in_a_harness_walks(program):
     )  # fmt: skip
     assert (status, err) == (0, "")
     assert json.loads(out)["mean"] > 4000
+
+
+def test_a_harness_weakens_by_its_half_life_and_is_whole_again_in_the_next_episode():
+    harness: Any = importlib.import_module("examples.harness")
+    env = harness.Harness(gymnasium.make("Humanoid-v5"), strength=0.4, half_life=2)
+    for _ in range(2):
+        env.reset(seed=0)
+        strengths = [env.strength]
+        for _ in range(4):
+            env.step(np.zeros(17))
+            strengths.append(env.strength)
+        assert strengths[::2] == pytest.approx([0.4, 0.2, 0.1])
+    env.close()
