@@ -83,7 +83,7 @@ def test_a_script_registers_its_environment_by_name(tmp_path):
         "from gymnasium.envs.classic_control import CartPoleEnv\n"
         "class Mine(CartPoleEnv): pass\n"
         "gymnasium.register('Mine-v0', '__main__:Mine', max_episode_steps=9)\n"
-        "run = learn(env_name='Mine-v0', n=2, workers=2, max_frames=1, silent=True)\n"
+        "run = learn(env_name='Mine-v0', n=2, seed=0, workers=2, max_frames=1, silent=True)\n"
         "print(run.policy.env_id, run.history['episode_length_mean'])\n",
     )  # fmt: skip
     assert out == "Mine-v0 [9.]\n"

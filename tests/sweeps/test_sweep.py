@@ -98,7 +98,7 @@ def test_a_sweep_that_is_killed_or_interrupted_continues_its_trials(search, monk
     program = [sys.executable, str(ROOT / "sweep.py"), *LONG]
     with subprocess.Popen(program, stdout=subprocess.DEVNULL, start_new_session=True) as process:
         try:
-            wait_until(lambda: all(has_rows(path, 3) for path in runs))
+            wait_until(lambda: all(has_rows(path, 4) for path in runs))  # so three are saved
             pids = descendants(process.pid)
             assert len(pids) == 4  # the resource tracker, the fork server, two trials
         finally:
