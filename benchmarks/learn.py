@@ -148,18 +148,29 @@ def learn(task: str, config: Path, seed: int, run: Path, flags: Sequence[str]) -
         settings = ("--restore", latest, "--trust")
     program(*settings, "--silent", *flags)
     counters = load(str(latest)).counters
-    played = play(latest)
+    played = play(latest, *rules_of_score(config))
     return Outcome(
         task, seed, commit.strip(), counters.frames, counters.total_frames,
         round(counters.wall_seconds, 1), round(played["mean"], 2), round(played["std"], 2),
     )  # fmt: skip
 
 
-def play(checkpoint: Path) -> dict[str, Any]:
+def rules_of_score(config: Path) -> list[str]:
+    """Return the flags that play by the last phase's rules, which a run can end before."""
+    settings = tomllib.loads(config.read_text("utf-8"))
+    flags = []
+    for name in ("env-kwargs", "env-wrapper"):
+        changes = [phase[name] for phase in settings.get("phase", ()) if name in phase]
+        if changes:
+            flags += [f"--{name}", *changes[-1]]
+    return flags
+
+
+def play(checkpoint: Path, *flags: str) -> dict[str, Any]:
     """Return the outcome of --test --json: EPISODES episodes, which decided nothing."""
-    flags = ("--trust", "--episodes", EPISODES, "--seed", SEED)
+    independent = ("--trust", "--episodes", EPISODES, "--seed", SEED)
     outcome: dict[str, Any] = json.loads(
-        program("--test", "--json", "--restore", checkpoint, *flags)
+        program("--test", "--json", "--restore", checkpoint, *independent, *flags)
     )
     return outcome
 

@@ -4,7 +4,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from benchmarks.learn import Outcome, ended, learn_row, threshold, write_row
+from benchmarks.learn import Outcome, ended, learn_row, rules_of_score, threshold, write_row
 
 TEXT = """\
 before
@@ -51,6 +51,19 @@ def test_a_row_counts_the_seeds_whose_independent_score_is_at_the_threshold():
 )
 def test_a_threshold_is_that_of_gymnasium_or_a_published_score(task, env_name, expected):
     assert threshold(task, env_name) == expected
+
+
+def test_a_score_is_by_the_rules_of_the_last_phase_that_changes_them(tmp_path):
+    config = tmp_path / "easier.toml"
+    config.write_text(
+        "env-name = 'Humanoid-v5'\nenv-kwargs = ['forward_reward_weight=6', 'frame_skip=4']\n"
+        "[[phase]]\nafter-updates = 1\nenv-kwargs = ['frame_skip=4']\nenv-wrapper = ['a:B']\n"
+        "[[phase]]\nafter-updates = 2\nenv-wrapper = []\n"
+        "[[phase]]\nafter-updates = 3\nsigma = 0.01\n"
+    )
+    assert rules_of_score(config) == ["--env-kwargs", "frame_skip=4", "--env-wrapper"]
+    config.write_text("env-name = 'Humanoid-v5'\nenv-kwargs = ['frame_skip=4']\n")
+    assert rules_of_score(config) == []  # the checkpoint has them
 
 
 @pytest.mark.parametrize(
