@@ -40,7 +40,7 @@ PUBLISHED = {
     "Ant-v5": "ARS 2334 @ 7.5e7; TD3 5813 @ 1e6",
     "BipedalWalker-v3": "TQC 330 @ 5e5",
     "BoxingDeterministic-v4": "ES 49.8 @ 2.5e8",
-    "CartPole-v1": "ARS 500 @ 5e4",
+    "CartPole-v1": "ARS 500 @ 5e4; DQN 500 @ 5e4",
     "HalfCheetah-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7; TQC 12090 @ 1e6",
     "HalfCheetahARS-v5": "ES 2386 @ 2.9e6; ARS 4815 @ 1.2e7; TQC 12090 @ 1e6",
     "Hopper-v5": "ES 3403 @ 3.2e7; ARS 3344 @ 7e6; TQC 3754 @ 1e6",

@@ -37,7 +37,7 @@ def test_a_row_counts_the_seeds_whose_independent_score_is_at_the_threshold():
     ]
     assert learn_row("CartPole-v1", outcomes) == (
         "| CartPole-v1 | 475 (Gymnasium) | 2 of 3 | 490 | 80 to 499.5 | 2e5 | 50,000 "
-        "| 40,000 to 100,001 | 70,000 | ARS 500 @ 5e4 |"
+        "| 40,000 to 100,001 | 70,000 | ARS 500 @ 5e4; DQN 500 @ 5e4 |"
     )
 
 
